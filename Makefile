@@ -1,0 +1,55 @@
+# The one task runner. `make` alone lists what it can do.
+BIN := .venv/bin
+STAMP := .venv/.installed
+PYTHON ?= python3
+KERNEL := $(wildcard src/topics/kernel/*.pyx src/topics/kernel/*.pxd src/topics/kernel/*.h)
+.DEFAULT_GOAL := help
+.PHONY: help setup pins format check test crash torture bench-engine run clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+setup: $(STAMP) ## make .venv and install everything a developer needs; quick when nothing changed
+
+$(STAMP): requirements/dev.txt pyproject.toml $(wildcard setup.py) $(KERNEL)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "topics needs Python 3.11 or newer as '$(PYTHON)': install it, or run 'make setup PYTHON=python3.12'" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "'$(PYTHON)' has no venv module: on Debian or Ubuntu run 'apt-get install python3-venv'" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --requirement requirements/dev.txt
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	@ls src/topics/kernel/_native*.so >/dev/null 2>&1 \
+		|| echo "the native kernel was not built (is there a C compiler?): topics runs on its pure-Python twin, slower but the same"
+	@touch $@
+
+pins: ## refresh requirements/dev.txt from pyproject.toml
+	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group dev --upgrade --output-file requirements/dev.txt pyproject.toml
+
+format: setup ## rewrite the code into the house style
+	$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format --quiet .
+
+check: setup ## lint, types, import directions; changes nothing
+	$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+test: setup ## unit, property and crash tests: a few minutes
+	$(BIN)/pytest -n 2 -m "not slow"
+
+crash: setup ## power cuts, disk faults, killed processes only
+	$(BIN)/pytest -n 2 -m crash
+
+torture: setup ## power cuts and kills until you stop it; prints its seed
+	$(BIN)/python -m tests.torture
+
+bench-engine: setup ## how fast the engine is, as ratios in one run
+	$(BIN)/python -m benchmarks.engine
+
+run: setup ## try it: a short tour through the log (the HTTP server comes next)
+	$(BIN)/topics tour
+
+clean: ## remove what was built, the venv and caches; data directories stay
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info
+	rm -f src/topics/kernel/*.so src/topics/kernel/_native.c
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,21 @@
+"""The map of the command line on one screen: every command is one line here."""
+
+import typer
+
+from topics.cli.config import show_config
+from topics.cli.tour import run_tour
+from topics.cli.version import show_version
+
+app = typer.Typer(
+    name="topics",
+    help="A durable log: append, read what you missed, survive a power cut.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+app.command("tour")(run_tour)
+app.command("version")(show_version)
+config_app.command("show")(show_config)

@@ -1,0 +1,185 @@
+"""`topics.open`: the log inside your process, like SQLite. No server, one process per directory.
+
+Owns an engine and its background threads. `Log` is thread-safe; its values and errors are those of the whole package.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from topics.clock import Clock, SystemClock
+from topics.config import ServerConfig
+from topics.engine.background import Background
+from topics.engine.engine import Engine
+from topics.engine.request import Write, build_diff_request, check_options, encode_write, read_write
+from topics.engine.topics.topic import Topic
+from topics.errors import TopicsError
+from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
+from topics.model.append import Appended, WriteOptions
+from topics.model.delete import Deleted
+from topics.model.diff import Page, parse_match
+from topics.model.topics import TopicState
+from topics.storage.disk.disk import Disk
+from topics.storage.disk.local_disk import LocalDisk
+from topics.storage.segments.store import FolderStore
+
+
+def open_log(
+    path: str | None = None, *, config: ServerConfig | None = None, **settings: Any
+) -> "Log":  # noqa: ANN401
+    """Open a data directory, creating it where there is none.
+
+    `settings` are those of `ServerConfig` (docs/reference/configuration.md); `path` is `data_dir`.
+    """
+    config = msgspec.structs.replace(config or ServerConfig(), **settings)
+    if path is not None:
+        config = msgspec.structs.replace(config, data_dir=path)
+    return Log(config)
+
+
+class Log:
+    """An open log."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        disk: Disk | None = None,
+        cold_disk: Disk | None = None,
+        clock: Clock | None = None,
+        background: bool = True,
+    ) -> None:
+        if cold_disk is None and config.cold_dir is not None:
+            cold_disk = LocalDisk(config.cold_dir)
+        self.engine = Engine(
+            disk or LocalDisk(config.data_dir),
+            config,
+            clock=clock or SystemClock(),
+            cold=None if cold_disk is None else FolderStore(cold_disk, mapped=False),
+        )
+        self._background = Background(self.engine) if background else None
+
+    # Topics.
+
+    def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401
+        """Create a topic, or change the config of an existing one; return its state."""
+        self.engine.create_topic(topic, config)
+        return self.engine.topic_state(topic, touch=False)
+
+    def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with all that it holds; False where there was none."""
+        return self.engine.delete_topic(topic, if_empty=if_empty)
+
+    def state(self, topic: str) -> TopicState:
+        check_topic_name(topic)
+        return self.engine.topic_state(topic)
+
+    def topics(self, prefix: str = "") -> list[str]:
+        """Return the names of the topics, sorted."""
+        return [topic.name for topic in self.engine.topics() if topic.name.startswith(prefix)]
+
+    # Records.
+
+    def append(
+        self,
+        topic: str,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        producer_id: str | None = None,
+        producer_seq: int | None = None,
+        create: bool = True,
+    ) -> Appended:
+        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
+        options = WriteOptions(
+            idempotency_key=idempotency_key,
+            producer_id=producer_id,
+            producer_seq=producer_seq,
+            create=create,
+        )
+        check_options(options)
+        write = read_write(encode_write(records, node=node), self.engine.config)
+        return self._append(topic, msgspec.structs.replace(write, options=options))
+
+    def append_json(self, topic: str, body: bytes) -> Appended:
+        """Append a JSON body as it would come over HTTP: `{"records": [...], "idempotency_key": …}`."""
+        return self._append(topic, read_write(body, self.engine.config))
+
+    def diff(
+        self,
+        topic: str,
+        *,
+        from_seq: int = 0,
+        limit: int = DEFAULT_LIMIT,
+        node: str | Sequence[str] = (),
+        match: object = None,
+        include_tags: bool = True,
+        include_meta: bool = True,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    ) -> Page:
+        """Read what comes after `from_seq`: records, what was lost before them, and where to go on."""
+        found = self._existing(topic)
+        request = build_diff_request(
+            found.config,
+            self.engine.config,
+            from_seq=from_seq,
+            limit=limit,
+            node=node,
+            match=match,
+            include_tags=include_tags,
+            include_meta=include_meta,
+            max_batch_bytes=max_batch_bytes,
+            verify=self.engine.config.verify_reads,
+        )
+        return self.engine.diff(found, request)
+
+    def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+        """Delete records for good: below a seq, by tag, or both."""
+        parsed = None if match is None else parse_match(match)
+        return self.engine.delete_records(
+            self._existing(topic), before_seq=before_seq, match=parsed
+        )
+
+    # Keeping.
+
+    def sync(self) -> None:
+        """Make everything acknowledged so far durable, of every class that can be."""
+        self.engine.sync()
+
+    def checkpoint(self) -> None:
+        """Copy the log's tail into segments and trim the WAL; the background does it by itself."""
+        self.engine.snapshot()
+        self.engine.maintain()
+
+    @property
+    def last_error(self) -> TopicsError | None:
+        """What the background could not do, if its last try failed."""
+        return self._background.last_error if self._background else None
+
+    def close(self) -> None:
+        if self._background is not None:
+            self._background.stop()
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _append(self, topic: str, write: Write) -> Appended:
+        found, created = self.engine.topic_for_write(topic, write)
+        appended = self.engine.append(found, write)
+        return msgspec.structs.replace(appended, created=True) if created else appended
+
+    def _existing(self, topic: str) -> Topic:
+        check_topic_name(topic)
+        return self.engine.topic(topic)

@@ -1,0 +1,248 @@
+"""The write path on one screen.
+
+    admit → find a repeat → check caps → reserve seqs → stamp frames → queue on the shard → (write, sync) → publish
+
+`submit_append` is the only append there is. It runs under the shard's lock and does no I/O; the group commit writes.
+Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a refused write takes no seq.
+"""
+
+from topics.clock import Clock
+from topics.engine.shard import Shard
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.retention import fits
+from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
+from topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
+from topics.kernel import Batch, stamp_batch
+from topics.model.append import Appended, WriteOptions
+from topics.storage.disk.disk import Buffer
+from topics.storage.snapshots.snapshot import DedupeEntry
+from topics.storage.wal.frame import (
+    FLAG_BATCH_OPEN,
+    FLAG_DURABLE,
+    Dedupe,
+    HeadWatermark,
+    encode_control,
+)
+from topics.storage.wal.group_commit import RETRY_AFTER_MS, Ticket, Waiter
+
+LOOKAHEAD_MAX = 1 << 18
+LOOKAHEAD_GROWTH = 4
+LOOKAHEAD_KEEPS_MS = 1_000
+
+
+class Append(Ticket):
+    """One write on its way, and what it will answer."""
+
+    __slots__ = ("appended", "batch", "dedupe", "first_seq", "shard", "topic")
+
+    def __init__(
+        self,
+        shard: Shard,
+        topic: Topic,
+        batch: Batch,
+        *,
+        first_seq: int,
+        dedupe: Dedupe | None,
+        needs_sync: bool,
+        waiter: Waiter | None,
+    ) -> None:
+        buffers: list[Buffer] = []
+        frames = 0
+        if topic.config.persists:
+            buffers, frames = [batch.frames], batch.count
+            if dedupe is not None:
+                frame = encode_control(
+                    dedupe, topic_id=topic.id, ts=topic.last_ts, flags=FLAG_BATCH_OPEN
+                )
+                buffers, frames = [frame, batch.frames], frames + 1
+        super().__init__(
+            buffers,
+            frames=frames,
+            needs_sync=needs_sync,
+            publish=self._publish,
+            abort=self._abort,
+            waiter=waiter,
+        )
+        self.shard = shard
+        self.topic = topic
+        self.batch = batch
+        self.first_seq = first_seq
+        self.dedupe = dedupe
+        self.appended: Appended | None = None
+
+    def _publish(self) -> None:
+        topic, batch, shard = self.topic, self.batch, self.shard
+        chunk = Chunk(
+            self.first_seq,
+            count=batch.count,
+            frames=batch.frames,
+            idx=batch.idx,
+            durable=topic.config.persists,
+        )
+        self._leave()
+        topic.publish(chunk, payload_bytes=batch.payload_bytes)
+        if topic.enforce_caps():
+            shard.floors_due.add(topic)
+        shard.dirty.add(topic)
+        shard.tail_bytes += len(batch.frames)
+        self.appended = Appended(
+            topic=topic.name,
+            first_seq=self.first_seq,
+            last_seq=self.first_seq + batch.count - 1,
+            count=batch.count,
+            head_seq=topic.head_seq,
+        )
+
+    def _abort(self) -> None:
+        self._leave()
+        self.topic.next_seq = self.first_seq
+        if self.dedupe is not None:
+            self.topic.idempotency.forget(self.dedupe)
+
+    def _leave(self) -> None:
+        topic = self.topic
+        topic.awaiting_sync -= self.needs_sync
+        topic.inflight_records -= self.batch.count
+        topic.inflight_bytes -= self.batch.payload_bytes
+
+
+class Repeat(Ticket):
+    """A write that was already made: answered when the first one is as safe as it was promised."""
+
+    __slots__ = ("_entry", "_topic", "appended")
+
+    def __init__(
+        self, topic: Topic, entry: DedupeEntry, *, needs_sync: bool, waiter: Waiter | None
+    ) -> None:
+        super().__init__([], frames=0, needs_sync=needs_sync, publish=self._publish, waiter=waiter)
+        self._topic = topic
+        self._entry = entry
+        self.appended: Appended | None = None
+
+    def _publish(self) -> None:
+        entry, topic = self._entry, self._topic
+        self.appended = Appended(
+            topic=topic.name,
+            first_seq=entry.first_seq,
+            last_seq=entry.first_seq + entry.count - 1 if entry.count else 0,
+            count=entry.count,
+            head_seq=topic.head_seq,
+            deduped=True,
+        )
+
+
+def submit_append(
+    shard: Shard,
+    topic: Topic,
+    batch: Batch,
+    options: WriteOptions,
+    *,
+    clock: Clock,
+    tail_bytes_max: int,
+    waiter: Waiter | None = None,
+) -> Append | Repeat:
+    """Queue a write under the shard's lock; the ticket is done when its durability class is satisfied."""
+    if topic.deleted:
+        raise TopicNotFound(topic.name)
+    shard.commit.admit(len(batch.frames))
+    if shard.tail_bytes > tail_bytes_max:
+        raise Throttled(RETRY_AFTER_MS)
+    now_ms = clock.now_ms()
+    window_ms = topic.config.idempotency_window_ms
+    repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
+    if repeat is not None:
+        ticket = Repeat(topic, repeat, needs_sync=topic.awaiting_sync > 0, waiter=waiter)
+        shard.commit.submit(ticket)
+        return ticket
+    _check_caps(shard, topic, batch, now_ms=now_ms)
+    first_seq = topic.next_seq
+    last_seq = first_seq + batch.count - 1
+    needs_sync = _reserve(shard, topic, last_seq, now_ms=now_ms) or topic.awaiting_sync > 0
+    topic.last_ts = max(now_ms, topic.last_ts)
+    flags = FLAG_DURABLE if topic.config.durable else 0
+    stamp_batch(batch, topic_id=topic.id, first_seq=first_seq, ts=topic.last_ts, flags=flags)
+    dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
+    if dedupe is not None:
+        topic.idempotency.remember(dedupe, ts=topic.last_ts, window_ms=window_ms)
+    append = Append(
+        shard,
+        topic,
+        batch,
+        first_seq=first_seq,
+        dedupe=dedupe,
+        needs_sync=needs_sync,
+        waiter=waiter,
+    )
+    topic.next_seq = last_seq + 1
+    topic.awaiting_sync += needs_sync
+    topic.inflight_records += batch.count
+    topic.inflight_bytes += batch.payload_bytes
+    shard.commit.submit(append)
+    return append
+
+
+def close_reservation(shard: Shard, topic: Topic) -> None:
+    """Give back the seqs that were reserved ahead, so that a power cut announces no loss that was none."""
+    if topic.next_seq - 1 == topic.head_seq < topic.reserved_seq and not topic.reserving_seq:
+        topic.reserved_seq = topic.head_seq
+        topic.lookahead = FIRST_LOOKAHEAD
+        shard.submit_control(encode_control(HeadWatermark(topic.head_seq), topic_id=topic.id))
+
+
+def _check_caps(shard: Shard, topic: Topic, batch: Batch, *, now_ms: int) -> None:
+    if topic.config.discard != "reject":
+        return
+    if not fits(topic.config, records=batch.count, size=batch.payload_bytes):
+        raise RecordTooLarge(f"the batch is larger than the whole cap of topic {topic.name!r}")
+    if topic.expire(now_ms):
+        shard.floors_due.add(topic)
+    records = topic.live_records + topic.inflight_records + batch.count
+    size = topic.live_bytes + topic.inflight_bytes + batch.payload_bytes
+    if not fits(topic.config, records=records, size=size):
+        raise TopicFull(topic.name)
+
+
+def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe | None:
+    if options.idempotency_key is None and options.producer_id is None:
+        return None
+    return Dedupe(
+        options.idempotency_key, options.producer_id, options.producer_seq or 0, first_seq, count
+    )
+
+
+def _reserve(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> bool:
+    """Make sure that no seq is handed out twice after a crash; tell whether the write must wait for a sync.
+
+    An `fsync` topic needs no reservation: what was lost of it was never acknowledged.
+    """
+    if topic.config.durability == "fsync":
+        return True
+    if last_seq > max(topic.reserved_seq, topic.reserving_seq) - topic.lookahead // 2:
+        _submit_reservation(shard, topic, last_seq, now_ms=now_ms)
+    return last_seq > topic.reserved_seq
+
+
+def _submit_reservation(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> None:
+    if now_ms - topic.lookahead_ts < LOOKAHEAD_KEEPS_MS:
+        topic.lookahead = min(topic.lookahead * LOOKAHEAD_GROWTH, LOOKAHEAD_MAX)
+    topic.lookahead_ts = now_ms
+    ceiling = last_seq + topic.lookahead
+    topic.reserving_seq = ceiling
+
+    def publish() -> None:
+        topic.reserved_seq = max(topic.reserved_seq, ceiling)
+        if topic.reserving_seq == ceiling:
+            topic.reserving_seq = 0
+
+    def abort() -> None:
+        topic.reserving_seq = 0
+
+    shard.commit.submit(
+        Ticket(
+            [encode_control(HeadWatermark(ceiling), topic_id=topic.id)],
+            frames=1,
+            needs_sync=True,
+            publish=publish,
+            abort=abort,
+        )
+    )

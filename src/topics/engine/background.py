@@ -1,0 +1,121 @@
+"""The engine's own threads: one sync thread a shard, one for segments, one for the cold tier.
+
+Each runs steps that are plain calls on the engine, so that a test can make them one by one without any thread.
+A step that fails with a storage error makes its shard read-only or is tried again at its next time; the last error is kept for
+`Engine` users to show.
+"""
+
+import threading
+from collections.abc import Callable
+
+from topics.engine.engine import Engine
+from topics.engine.shard import Shard
+from topics.errors import TopicsError
+
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Loop:
+    """A thread that makes a step at a time, or sooner when asked."""
+
+    def __init__(self, name: str, step: Callable[[], None], *, every_ms: int) -> None:
+        self._step = step
+        self._every_s = every_ms / 1000
+        self._asked = threading.Event()
+        self._stopping = False
+        self.last_error: TopicsError | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Make a step now."""
+        self._asked.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._asked.set()
+        self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._asked.wait(self._every_s)
+            self._asked.clear()
+            if self._stopping:
+                return
+            try:
+                self._step()
+                self.last_error = None
+            except TopicsError as error:
+                self.last_error = error
+
+
+class Background:
+    """All loops of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        config = engine.config
+        self.syncs = [
+            Loop(
+                f"topics-sync-{shard.number}", self._sync_step(shard), every_ms=config.disk_sync_ms
+            )
+            for shard in engine.shards
+        ]
+        self._segments = Loop(
+            "topics-segments", self._segment_step, every_ms=min(100, config.checkpoint_ms)
+        )
+        self._cold = Loop("topics-cold", self._cold_step, every_ms=config.checkpoint_ms)
+        now_s = engine.clock.monotonic_s()
+        self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
+        self._snapshot_due_s = now_s + config.snapshot_ms / 1000
+        self._sweep_due_s = now_s + config.sweep_ms / 1000
+        self._snapshot_bytes = self._wal_bytes()
+
+    @property
+    def last_error(self) -> TopicsError | None:
+        loops = [*self.syncs, self._segments, self._cold]
+        return next((loop.last_error for loop in loops if loop.last_error), None)
+
+    def stop(self) -> None:
+        for loop in [*self.syncs, self._segments, self._cold]:
+            loop.stop()
+
+    def _sync_step(self, shard: Shard) -> Callable[[], None]:
+        def step() -> None:
+            if shard.commit.log.failed is None and (
+                shard.commit.log.needs_sync or shard.commit.queue_depth
+            ):
+                shard.commit.sync_once()
+
+        return step
+
+    def _segment_step(self) -> None:
+        engine, config = self._engine, self._engine.config
+        for shard in engine.shards:
+            if shard.commit.log.failed is None:
+                shard.commit.log.prepare_spare()
+        now_s = engine.clock.monotonic_s()
+        if now_s >= self._sweep_due_s:
+            self._sweep_due_s = now_s + config.sweep_ms / 1000
+            engine.sweep()
+        tail_bytes = sum(shard.tail_bytes for shard in engine.shards)
+        written = self._wal_bytes() - self._snapshot_bytes
+        if now_s >= self._snapshot_due_s or written >= config.snapshot_wal_bytes:
+            self._snapshot_due_s = now_s + config.snapshot_ms / 1000
+            self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
+            if written:
+                self._snapshot_bytes = self._wal_bytes()
+                engine.snapshot()
+                engine.maintain()
+        elif now_s >= self._checkpoint_due_s or tail_bytes >= config.checkpoint_bytes:
+            self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
+            if any(shard.dirty for shard in engine.shards):
+                engine.checkpoint()
+                engine.maintain()
+
+    def _cold_step(self) -> None:
+        if self._engine.stores.cold is not None:
+            self._engine.relocate()
+
+    def _wal_bytes(self) -> int:
+        return sum(shard.commit.log.counters.bytes_written for shard in self._engine.shards)

@@ -1,0 +1,205 @@
+"""Copy what the WAL holds into segments, so that the WAL can be trimmed.
+
+    take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock) → CheckpointMark, sync
+
+Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes while a chunk is being copied
+reaches the copy; records below the live floor are not copied at all.
+"""
+
+from topics.config import ServerConfig
+from topics.engine.shard import Shard
+from topics.engine.stores import Stores
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.topic import Topic
+from topics.errors import DiskFailed, DiskFull
+from topics.kernel import frames_to_segment
+from topics.storage.segments.segment import Segment, fitting_stop
+from topics.storage.wal.frame import CheckpointMark, encode_control
+
+
+def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
+    """Absorb every published record of a shard into segments.
+
+    A full disk leaves everything as it was; any other failure makes the shard read-only, because what reached the segment
+    files is unknown until a restart reads them again.
+    """
+    with shard.lock:
+        finished = shard.commit.flush()
+        replay_from = shard.commit.oldest_unpublished()
+        works = [_Absorption(topic, stores, config) for topic in _by_id(shard.dirty)]
+        shard.dirty.clear()
+    shard.commit.wake(finished)
+    try:
+        for work in works:
+            work.write()
+        for work in works:
+            work.sync()
+    except DiskFull:
+        with shard.lock:
+            shard.dirty.update(work.topic for work in works)
+        raise
+    except DiskFailed as error:
+        with shard.lock:
+            shard.commit.log.fail(error)
+        raise
+    absorbed = {}
+    with shard.lock:
+        for work in works:
+            shard.tail_bytes -= work.swap()
+            absorbed[work.topic.id] = work.topic.absorbed_seq
+        shard.submit_floors()
+        mark = shard.submit_control(encode_control(CheckpointMark(absorbed)), needs_sync=True)
+    shard.commit.commit(mark)
+    shard.replay_from = replay_from
+
+
+def _by_id(topics: set[Topic]) -> list[Topic]:
+    return sorted((t for t in topics if not t.deleted), key=lambda topic: topic.id)
+
+
+class _Piece:
+    """What one segment gets in this checkpoint."""
+
+    def __init__(self, segment: Segment, *, is_new: bool) -> None:
+        self.segment = segment
+        self.is_new = is_new
+        self.data: list[bytearray] = []
+        self.entries = bytearray()
+        self.data_bytes = 0
+
+    @property
+    def end_bytes(self) -> int:
+        return self.segment.data_bytes + self.data_bytes
+
+    @property
+    def end_count(self) -> int:
+        return self.segment.count + len(self.entries) // 20
+
+    @property
+    def next_seq(self) -> int:
+        return self.segment.first_seq + self.end_count
+
+
+class _Absorption:
+    """The checkpoint of one topic. Made and swapped under the shard's lock, written without it."""
+
+    def __init__(self, topic: Topic, stores: Stores, config: ServerConfig) -> None:
+        self.topic = topic
+        self._stores = stores
+        self._config = config
+        self._chunks = topic.chunks()
+        for chunk in self._chunks:
+            chunk.taken = True
+        self._flagged = topic.flagged
+        topic.flagged = set()
+        self._active = next((s for s in reversed(topic.segments()) if not s.sealed), None)
+        self._pieces: list[_Piece] = []
+        self._copied: list[tuple[Chunk, int, int, _Piece]] = []
+
+    def write(self) -> None:
+        for chunk in self._chunks:
+            if chunk.last_seq >= self.topic.floors.earliest_seq:
+                self._copy(chunk)
+        for piece in self._pieces:
+            segment = piece.segment
+            if piece.is_new:
+                segment.create_files()
+            segment.write(
+                segment.data_bytes,
+                b"".join(piece.data),
+                index=segment.count,
+                entries=piece.entries,
+            )
+            piece.data.clear()
+
+    def sync(self) -> None:
+        for segment in {*self._flagged, *(piece.segment for piece in self._pieces)}:
+            if self._stores.is_durable(segment):
+                segment.sync()
+
+    def swap(self) -> int:
+        """Put the segments in the place of the chunks; return the bytes of the chunks."""
+        topic = self.topic
+        for piece in self._pieces:
+            piece.segment.grow(piece.entries, data_bytes=piece.data_bytes)
+        for chunk, start, stop, piece in self._copied:
+            self._carry_over(chunk, start, stop, piece.segment)
+        last = self._pieces[-1].segment if self._pieces else self._active
+        new = [piece.segment for piece in self._pieces if piece.is_new]
+        for segment in [s for s in [self._active, *new] if s is not None and not s.sealed]:
+            if segment is not last or self._is_full(segment):
+                seal(topic, segment)
+        gone = set(map(id, self._chunks))
+        kept = [run for run in topic.runs if id(run) not in gone]
+        segments = [run for run in kept if isinstance(run, Segment)]
+        chunks = [run for run in kept if isinstance(run, Chunk)]
+        topic.runs = [*segments, *new, *chunks]
+        durable = [chunk.last_seq for chunk in self._chunks if chunk.durable]
+        topic.absorbed_seq = max([topic.absorbed_seq, *durable])
+        return sum(chunk.size for chunk in self._chunks)
+
+    def _copy(self, chunk: Chunk) -> None:
+        start = 0
+        while start < chunk.count:
+            piece = self._piece_for(chunk, chunk.first_seq + start)
+            stop = self._stop_in(chunk, start, piece)
+            data, entries = frames_to_segment(
+                chunk.frames, chunk.idx(), start, stop, base=piece.end_bytes
+            )
+            piece.data.append(data)
+            piece.entries += entries
+            piece.data_bytes += len(data)
+            self._copied.append((chunk, start, stop, piece))
+            start = stop
+
+    def _piece_for(self, chunk: Chunk, seq: int) -> _Piece:
+        """Return the piece that takes `seq` next: the last one, the active segment's, or a new one."""
+        if self._pieces:
+            piece = self._pieces[-1]
+            if self._takes(piece, chunk, seq):
+                return piece
+        elif self._active is not None:
+            piece = _Piece(self._active, is_new=False)
+            if self._takes(piece, chunk, seq):
+                self._pieces.append(piece)
+                return piece
+        segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
+        self._pieces.append(_Piece(segment, is_new=True))
+        return self._pieces[-1]
+
+    def _takes(self, piece: _Piece, chunk: Chunk, seq: int) -> bool:
+        return (
+            piece.next_seq == seq
+            and self._stores.is_durable(piece.segment) == chunk.durable
+            and piece.end_count < self._config.segment_max_events
+            and piece.end_bytes < self._config.segment_max_bytes
+        )
+
+    def _stop_in(self, chunk: Chunk, start: int, piece: _Piece) -> int:
+        room = self._config.segment_max_events - piece.end_count
+        stop = min(chunk.count, start + room)
+        offset = int.from_bytes(chunk.idx()[start * 20 : start * 20 + 4], "little")
+        room_bytes = self._config.segment_max_bytes - piece.end_bytes
+        return fitting_stop(chunk.idx(), start, stop, offset + room_bytes)
+
+    def _is_full(self, segment: Segment) -> bool:
+        return (
+            segment.count >= self._config.segment_max_events
+            or segment.data_bytes >= self._config.segment_max_bytes
+        )
+
+    def _carry_over(self, chunk: Chunk, start: int, stop: int, segment: Segment) -> None:
+        """Delete in the copy what was deleted in the chunk while it was being copied."""
+        missed = [
+            chunk.first_seq + i - segment.first_seq for i in chunk.changed if start <= i < stop
+        ]
+        if missed:
+            segment.mark_deleted(missed)
+            self.topic.flagged.add(segment)
+
+
+def seal(topic: Topic, segment: Segment) -> None:
+    """Make a segment immutable and have its tags indexed; the shard's lock is held."""
+    segment.seal()
+    if segment.tagged_records:
+        topic.tag_pending.append(segment)

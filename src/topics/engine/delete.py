@@ -1,0 +1,99 @@
+"""Deleting records: one predicate on the WAL, then flags in place.
+
+Keeps: a delete is durable before anything of it is visible; it touches only what existed at the call; it never moves the
+evict floor.
+"""
+
+from topics.engine.diff import kernel_match
+from topics.engine.shard import Shard
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.topic import Run, Topic
+from topics.kernel import match_tags
+from topics.model.delete import Deleted
+from topics.storage.segments.segment import Segment
+from topics.storage.wal.frame import Delete, encode_control
+from topics.storage.wal.group_commit import Ticket, Waiter
+
+
+class Deletion(Ticket):
+    """One delete on its way, and what it will answer."""
+
+    __slots__ = ("_body", "_shard", "_topic", "deleted")
+
+    def __init__(self, shard: Shard, topic: Topic, body: Delete, *, waiter: Waiter | None) -> None:
+        frame = encode_control(body, topic_id=topic.id)
+        super().__init__([frame], frames=1, needs_sync=True, publish=self._publish, waiter=waiter)
+        self._shard = shard
+        self._topic = topic
+        self._body = body
+        self.deleted: Deleted | None = None
+
+    def _publish(self) -> None:
+        topic = self._topic
+        count = apply_delete(topic, self._body)
+        self._shard.dirty.add(topic)
+        self.deleted = Deleted(
+            topic=topic.name,
+            deleted=count,
+            earliest_seq=topic.floors.earliest_seq,
+            head_seq=topic.head_seq,
+            count=topic.live_records,
+            bytes=topic.live_bytes,
+        )
+
+
+def submit_delete(
+    shard: Shard,
+    topic: Topic,
+    *,
+    before_seq: int,
+    match: tuple[str, str] | None,
+    waiter: Waiter | None = None,
+) -> Deletion:
+    """Queue a delete under the shard's lock."""
+    shard.commit.admit(0)
+    shard.submit_floors()
+    ticket = Deletion(shard, topic, Delete(before_seq, match, topic.head_seq), waiter=waiter)
+    shard.commit.submit(ticket)
+    return ticket
+
+
+def apply_delete(topic: Topic, body: Delete) -> int:
+    """Remove what the predicate names, live or in a replay; return how many records it was."""
+    end_seq = body.upto_seq + 1
+    if body.before_seq:
+        end_seq = min(body.before_seq, end_seq)
+    if body.match is None:
+        return topic.apply_delete_below(end_seq)
+    seqs = [seq for seq in _matching_seqs(topic, body.match) if seq < end_seq]
+    return topic.apply_delete_seqs(seqs)
+
+
+def _matching_seqs(topic: Topic, match: tuple[str, str]) -> list[int]:
+    """Find tagged records: sealed ones by their tag runs, the bounded rest by looking at it."""
+    wanted = kernel_match(match)
+    assert wanted is not None
+    found = set(topic.tags.lookup(wanted))
+    for run in _unindexed_runs(topic):
+        view = run.view(0, run.count)
+        indexes = match_tags(
+            view.buffer,
+            view.idx,
+            base=view.base,
+            layout=run.layout,
+            start=0,
+            stop=run.count,
+            match=wanted,
+        )
+        found.update(run.first_seq + i for i in indexes)
+    return sorted(found)
+
+
+def _unindexed_runs(topic: Topic) -> list[Run]:
+    runs: list[Run] = list(topic.tag_pending)
+    for run in reversed(topic.runs):
+        if isinstance(run, Chunk) or not run.sealed:
+            runs.append(run)
+        elif isinstance(run, Segment):
+            break
+    return runs

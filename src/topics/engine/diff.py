@@ -1,0 +1,193 @@
+"""The read path on one screen.
+
+    floors → holes → runs → view of entries and bytes → projection to JSON
+
+Takes no lock: see `topics.engine.topics.topic`. A read that meets a checkpoint, rewrite or relocation in the middle starts over.
+Keeps: every seq up to `next_from_seq` was delivered, announced, deleted, or filtered for this reader; at most one tombstone, and
+it comes before the records.
+"""
+
+from msgspec import Struct
+
+from topics.engine.topics.floors import Floors, Hole
+from topics.engine.topics.topic import Run, Topic
+from topics.errors import CorruptData, FileMissing, RequestError
+from topics.kernel import MATCH_EQ, MATCH_PREFIX, Projection, project_records
+from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
+from topics.model.diff import Page, Tombstone
+from topics.storage.segments.segment import Segment
+
+WINDOW_RECORDS = 1024
+SCAN_RECORDS_MAX = 100_000
+"""One read examines no more, however little of it passes the filters."""
+TRIES = 4
+
+
+class DiffRequest(Struct, frozen=True, kw_only=True):
+    """What a reader wants to see."""
+
+    from_seq: int = 0
+    limit: int = DEFAULT_LIMIT
+    nodes: tuple[bytes, ...] = ()
+    match: tuple[str, str] | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    include_data: bool = True
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES
+    verify: bool = True
+
+    def __post_init__(self) -> None:
+        if self.from_seq < 0 or self.limit < 0 or self.max_batch_bytes < 0:
+            raise RequestError("from_seq, limit and max_batch_bytes must be 0 or more")
+
+
+def read_diff(topic: Topic, request: DiffRequest) -> Page:
+    """Read what comes after a cursor."""
+    for attempt in range(TRIES):
+        runs = topic.runs
+        try:
+            return _Reading(topic, request).page()
+        except (CorruptData, FileMissing):
+            # Files may have been swapped under this read; real damage is still there the next time.
+            if attempt == TRIES - 1 or (attempt > 0 and runs is topic.runs):
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def touches_cold(topic: Topic, from_seq: int) -> bool:
+    """Tell whether a read there starts in a cold segment and so belongs on the cold pool."""
+    start = max(from_seq + 1, topic.floors.earliest_seq)
+    run = next((run for run, _ in topic.runs_from(start)), None)
+    return isinstance(run, Segment) and run.tier == "cold"
+
+
+def kernel_match(match: tuple[str, str] | None) -> tuple[int, bytes] | None:
+    if match is None:
+        return None
+    op, literal = match
+    return (MATCH_EQ if op == "Eq" else MATCH_PREFIX), literal.encode()
+
+
+class _Reading:
+    """One pass over a topic, as it was when the pass began."""
+
+    def __init__(self, topic: Topic, request: DiffRequest) -> None:
+        self.topic = topic
+        self.request = request
+        self.head_seq = topic.head_seq
+        self.floors: Floors = topic.floors
+        self.holes: tuple[Hole, ...] = tuple(h for h in topic.holes if h.announced)
+        self.tombstone: Tombstone | None = None
+        self.parts: list[bytes] = []
+        self.count = 0
+        self.size = 0
+        self.scanned = 0
+        self.cold: set[int] = set()
+
+    def page(self) -> Page:
+        cursor = self._first_cursor(self.request.from_seq)
+        while cursor < self.head_seq:
+            hole = next((h for h in self.holes if h.last_seq > cursor), None)
+            if hole is not None and hole.first_seq <= cursor + 1:
+                if self.tombstone is not None or self.count:
+                    break
+                self._bury(
+                    max(cursor + 1, hole.first_seq), min(hole.last_seq, self.head_seq), hole.reason
+                )
+                cursor = min(hole.last_seq, self.head_seq)
+                continue
+            upto = self.head_seq if hole is None else min(hole.first_seq - 1, self.head_seq)
+            cursor, full = self._read(cursor, upto)
+            if full:
+                break
+        return Page(
+            topic=self.topic.name,
+            records_json=b",".join(self.parts),
+            count=self.count,
+            next_from_seq=cursor,
+            head_seq=self.head_seq,
+            earliest_seq=self.floors.earliest_seq,
+            tombstone=self.tombstone,
+            records_scanned=self.scanned,
+            cold_segments_read=len(self.cold),
+        )
+
+    def _first_cursor(self, from_seq: int) -> int:
+        """Apply the floors to a cursor: announce what was lost, skip what was removed."""
+        earliest = self.floors.earliest_seq
+        if from_seq > self.head_seq:
+            self._bury(1, self.head_seq, "recreated")
+            return min(earliest - 1, self.head_seq)
+        if from_seq + 1 < self.floors.evict_floor:
+            self._bury(from_seq + 1, earliest - 1, self.floors.reason)
+            return earliest - 1
+        return from_seq
+
+    def _bury(self, gap_from: int, gap_to: int, reason: str) -> None:
+        self.tombstone = Tombstone(
+            gap_from=gap_from,
+            gap_to=gap_to,
+            reason=reason,
+            missed_estimate=max(0, gap_to - gap_from + 1),
+            earliest_seq=self.floors.earliest_seq,
+            head_seq=self.head_seq,
+        )
+
+    def _read(self, cursor: int, upto: int) -> tuple[int, bool]:
+        """Read records in (cursor, upto]; return the last seq examined and whether the page is full."""
+        for run, start in self.topic.runs_from(max(cursor + 1, self.floors.earliest_seq)):
+            stop = min(run.count, upto - run.first_seq + 1)
+            while start < stop:
+                if self._is_full():
+                    return cursor, True
+                window = min(stop, start + WINDOW_RECORDS)
+                start = self._project(run, start, window)
+                cursor = run.first_seq + start - 1
+            if run.last_seq >= upto:
+                break
+        # A full page ends at its last record; only an exhausted range may skip to its end.
+        return (cursor, True) if self._is_full() and cursor < upto else (max(cursor, upto), False)
+
+    def _is_full(self) -> bool:
+        request = self.request
+        return (
+            self.count >= request.limit
+            or (self.count > 0 and self.size >= request.max_batch_bytes)
+            or self.scanned >= SCAN_RECORDS_MAX
+        )
+
+    def _project(self, run: Run, start: int, stop: int) -> int:
+        """Add the wanted entries of [start, stop) and return the index behind the last one examined."""
+        request = self.request
+        budget = max(1, request.max_batch_bytes - self.size)
+        if isinstance(run, Segment) and run.tier == "cold":
+            self.cold.add(run.first_seq)
+        view = run.view(start, stop, max_bytes=2 * budget)
+        entries = len(view.idx) // 20
+        try:
+            found: Projection = project_records(
+                view.buffer,
+                view.idx,
+                base=view.base,
+                layout=run.layout,
+                first_seq=run.first_seq + start,
+                start=0,
+                stop=entries,
+                limit=request.limit - self.count,
+                budget=budget,
+                skip_nodes=request.nodes,
+                match=kernel_match(request.match),
+                include_meta=request.include_meta,
+                include_tags=request.include_tags,
+                include_data=request.include_data,
+                verify=request.verify and isinstance(run, Segment),
+            )
+        except CorruptData as error:
+            name = run.data_path if isinstance(run, Segment) else "the tail in memory"
+            raise CorruptData(f"{name}: {error}", segment=name) from None
+        if found.count:
+            self.parts.append(found.json)
+            self.count += found.count
+            self.size += len(found.json)
+        self.scanned += found.stop
+        return start + found.stop

@@ -1,0 +1,499 @@
+"""The engine: open a data directory, wire its parts, close it.
+
+Owns the registry of topics, the shards and the order of start and stop. What the words mean is next door: append, diff, delete,
+checkpoint, snapshot, maintenance, recover. Everything here is thread-safe.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from topics.clock import Clock
+from topics.config import ServerConfig, wal_shard_count
+from topics.engine import maintenance
+from topics.engine.append import Append, Repeat, close_reservation, submit_append
+from topics.engine.checkpoint import checkpoint_shard
+from topics.engine.delete import Deletion, submit_delete
+from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.recover import Recovered, recover, wal_directories
+from topics.engine.request import Write
+from topics.engine.shard import Shard
+from topics.engine.snapshot import capture
+from topics.engine.stores import Stores
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.topic import Topic
+from topics.errors import Closed, LimitReached, RequestError, TopicNotEmpty, TopicNotFound
+from topics.limits import check_topic_name
+from topics.model.append import Appended
+from topics.model.delete import Deleted
+from topics.model.diff import Page
+from topics.model.topic_config import TopicConfig
+from topics.model.topics import TopicState
+from topics.storage.disk import data_dir, paths
+from topics.storage.disk.disk import Disk
+from topics.storage.segments.store import SegmentStore
+from topics.storage.segments.tag_runs import TagRuns
+from topics.storage.snapshots.snapshot import save_snapshot
+from topics.storage.wal import frame
+from topics.storage.wal.group_commit import GroupCommit, Ticket, Waiter
+from topics.storage.wal.log import Position, WalLog, list_wal_files
+
+IDLE_MS = 1_000
+"""A topic without writes for so long gives its reserved seqs back."""
+
+
+class Engine:
+    """One open data directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        config: ServerConfig,
+        *,
+        clock: Clock,
+        cold: SegmentStore | None = None,
+        progress: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.disk = disk
+        self.stores = Stores(disk, cold=cold)
+        self._registry_lock = threading.RLock()
+        self._work_lock = threading.RLock()
+        """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
+        self._closed = False
+        self._lock = data_dir.open_data_dir(disk)
+        try:
+            self._open(progress)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, progress: Callable[[float], None]) -> None:
+        found = recover(
+            self.disk,
+            self.stores,
+            self.config,
+            cache_intact=data_dir.cache_is_intact(self.disk),
+            progress=progress,
+        )
+        self._topics = {topic.name: topic for topic in found.topics.values()}
+        self._next_topic_id = found.next_topic_id
+        self._snapshot_number = found.snapshot_number
+        self._kept_places = [found.snapshot_places] if found.snapshot_places else []
+        self.shards = self._open_shards(found)
+        data_dir.mark_running(self.disk)
+        for topic, hole in found.new_holes:
+            self._shard_of(topic).submit_control(
+                frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
+            )
+        for topic in self._topics.values():
+            shard = self._shard_of(topic)
+            if topic.chunks() or topic.flagged:
+                shard.dirty.add(topic)
+        for shard in self.shards:
+            shard.commit.sync_once()
+            shard.commit.log.check_writable()
+        for topic_id in found.orphan_ids:
+            self.stores.remove_topic(topic_id)
+        if set(found.snapshot_places) != {shard.directory for shard in self.shards}:
+            self.snapshot()
+            self._remove_stale_logs()
+        self.sweep()
+
+    def _open_shards(self, found: Recovered) -> list[Shard]:
+        count = wal_shard_count(self.config)
+        shards = []
+        for number in range(count):
+            directory = paths.wal_shard_dir(number, shards=count)
+            self.disk.make_dir(directory)
+            replay = found.replays.get(directory)
+            log = WalLog(
+                self.disk,
+                directory,
+                file_bytes=self.config.wal_file_bytes,
+                next_frame=replay.next_frame if replay else 1,
+            )
+            commit = GroupCommit(
+                log,
+                clock=self.clock,
+                queue_bytes=self.config.wal_queue_bytes,
+                window_us=(self.config.commit_window_min_us, self.config.commit_window_max_us),
+            )
+            replay_from = found.snapshot_places.get(directory, Position(1, 0))
+            shards.append(Shard(number, directory, commit, replay_from=replay_from))
+        return shards
+
+    def _remove_stale_logs(self) -> None:
+        """Remove the logs of an older shard count, which the snapshot has made needless."""
+        current = {shard.directory for shard in self.shards}
+        for directory in wal_directories(self.disk):
+            if directory not in current:
+                for number in list_wal_files(self.disk, directory):
+                    self.disk.unlink(f"{directory}/{paths.wal_file_name(number)}")
+
+    # Topics.
+
+    def topic(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(name)
+        return topic
+
+    def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
+        """Return the topic a write goes to, created if the write may do that, and whether it was."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            return topic, False
+        check_topic_name(name)
+        if not write.options.create:
+            raise TopicNotFound(name)
+        with self._registry_lock:
+            created = name not in self._topics
+            if created:
+                self.create_topic(name, write.config)
+            return self._topics[name], created
+
+    def topics(self) -> list[Topic]:
+        with self._registry_lock:
+            return sorted(self._topics.values(), key=lambda topic: topic.name)
+
+    def create_topic(self, name: str, changes: Mapping[str, Any]) -> bool:
+        """Create a topic or change the config of an existing one; tell whether it was created."""
+        check_topic_name(name)
+        with self._registry_lock:
+            self._check_open()
+            existing = self._topics.get(name)
+            if existing is not None:
+                self._update_config(existing, changes)
+                return False
+            config = TopicConfig.from_changes(changes)
+            self._check_config(name, config)
+            if self.config.max_topics and len(self._topics) >= self.config.max_topics:
+                raise LimitReached("max_topics", self.config.max_topics)
+            self._create(name, config)
+            return True
+
+    def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with all that it holds; False where there was none."""
+        check_topic_name(name)
+        with self._registry_lock:
+            self._check_open()
+            topic = self._topics.get(name)
+            if topic is None:
+                return False
+            shard = self._shard_of(topic)
+            with shard.lock:
+                self._expire(shard, topic)
+                if if_empty and (topic.live_records or topic.inflight_records):
+                    raise TopicNotEmpty(name)
+                shard.commit.admit(0)
+                ticket = self._submit(shard, topic, frame.TopicDelete())
+                topic.deleted = True
+            try:
+                shard.commit.commit(ticket)
+            except BaseException:
+                topic.deleted = False
+                raise
+            del self._topics[name]
+        with self._work_lock:
+            with shard.lock:
+                shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
+                shard.dirty.discard(topic)
+                shard.floors_due.discard(topic)
+                topic.runs = []
+            self.stores.remove_topic(topic.id)
+        return True
+
+    def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
+        topic = self.topic(name)
+        shard = self._shard_of(topic)
+        with shard.lock:
+            self._expire(shard, topic)
+            if touch:
+                topic.last_read_ts = self.clock.now_ms()
+            segments = topic.segments()
+            return TopicState(
+                topic=topic.name,
+                type=topic.config.type,
+                epoch=topic.id,
+                head_seq=topic.head_seq,
+                earliest_seq=topic.floors.earliest_seq,
+                evict_floor=topic.floors.evict_floor,
+                next_seq=topic.head_seq + 1,
+                count=topic.live_records,
+                bytes=topic.live_bytes,
+                config=topic.config,
+                last_write_ts=topic.last_ts or None,
+                last_read_ts=topic.last_read_ts,
+                segments=len(segments),
+                cold_segments=sum(segment.tier == "cold" for segment in segments),
+            )
+
+    # Records.
+
+    def submit_append(
+        self, topic: Topic, write: Write, *, waiter: Waiter | None = None
+    ) -> tuple[Shard, Append | Repeat]:
+        """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
+        self._check_open()
+        shard = self._shard_of(topic)
+        batch = write.batch
+        if self.config.max_total_bytes:
+            self._check_total_bytes(batch.payload_bytes)
+        with shard.lock:
+            ticket = submit_append(
+                shard,
+                topic,
+                batch,
+                write.options,
+                clock=self.clock,
+                tail_bytes_max=self._tail_bytes_max,
+                waiter=waiter,
+            )
+        return shard, ticket
+
+    def append(self, topic: Topic, write: Write) -> Appended:
+        """Write a batch and wait until its durability class is satisfied."""
+        if self._shard_of(topic).tail_bytes > self._tail_bytes_max:
+            self.checkpoint()
+        shard, ticket = self.submit_append(topic, write)
+        shard.commit.commit(ticket)
+        assert ticket.appended is not None
+        return ticket.appended
+
+    def diff(self, topic: Topic, request: DiffRequest) -> Page:
+        """Read what comes after a cursor."""
+        shard = self._shard_of(topic)
+        now_ms = self.clock.now_ms()
+        if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
+            with shard.lock:
+                self._expire(shard, topic)
+        topic.last_read_ts = now_ms
+        return read_diff(topic, request)
+
+    def submit_delete(
+        self,
+        topic: Topic,
+        *,
+        before_seq: int,
+        match: tuple[str, str] | None,
+        waiter: Waiter | None = None,
+    ) -> tuple[Shard, Deletion]:
+        self._check_open()
+        if not before_seq and match is None:
+            raise RequestError("a delete needs before_seq, match, or both")
+        if before_seq < 0:
+            raise RequestError("before_seq must be 1 or more")
+        shard = self._shard_of(topic)
+        with shard.lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            self._expire(shard, topic)
+            # What is queued belongs to the past of this delete.
+            finished = shard.commit.flush()
+            ticket = submit_delete(shard, topic, before_seq=before_seq, match=match, waiter=waiter)
+        shard.commit.wake(finished)
+        return shard, ticket
+
+    def delete_records(
+        self, topic: Topic, *, before_seq: int = 0, match: tuple[str, str] | None = None
+    ) -> Deleted:
+        """Delete records for good; return when the delete is durable and visible."""
+        shard, ticket = self.submit_delete(topic, before_seq=before_seq, match=match)
+        shard.commit.commit(ticket)
+        assert ticket.deleted is not None
+        return ticket.deleted
+
+    # Work in the background; also called by hand.
+
+    def sync(self) -> None:
+        """Make everything written so far durable."""
+        for shard in self.shards:
+            shard.commit.sync_once()
+            shard.commit.log.check_writable()
+
+    def checkpoint(self) -> None:
+        """Copy everything published into segments."""
+        with self._work_lock:
+            for shard in self.shards:
+                checkpoint_shard(shard, stores=self.stores, config=self.config)
+
+    def snapshot(self, *, clean: bool = False) -> None:
+        """Checkpoint, save the metadata, trim the WAL."""
+        with self._work_lock:
+            self.checkpoint()
+            with self._registry_lock:
+                by_shard: dict[Shard, list[Topic]] = {shard: [] for shard in self.shards}
+                for topic in self._topics.values():
+                    by_shard[self._shard_of(topic)].append(topic)
+                snapshot = capture(
+                    self.shards,
+                    by_shard,
+                    next_topic_id=self._next_topic_id,
+                    hot_disk=self.disk,
+                    clean=clean,
+                )
+            self._snapshot_number += 1
+            save_snapshot(self.disk, self._snapshot_number, snapshot)
+            places = {s.directory: Position(s.file, s.offset) for s in snapshot.shards}
+            self._kept_places = [*self._kept_places, places][-2:]
+            if len(self._kept_places) == 2:
+                for shard in self.shards:
+                    oldest = self._kept_places[0].get(shard.directory)
+                    if oldest is not None:
+                        shard.commit.log.trim(oldest)
+
+    def sweep(self) -> None:
+        """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
+        now_ms = self.clock.now_ms()
+        for shard, topic in self._each():
+            with shard.lock:
+                self._expire(shard, topic)
+                if topic.enforce_caps():
+                    shard.floors_due.add(topic)
+                topic.idempotency.forget_old(
+                    now_ms=now_ms, window_ms=topic.config.idempotency_window_ms
+                )
+                if now_ms - topic.last_ts > IDLE_MS:
+                    close_reservation(shard, topic)
+            maintenance.seal_by_age(
+                shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
+            )
+
+    def maintain(self) -> None:
+        """Index tags, drop dead segments, rewrite mostly dead ones."""
+        with self._work_lock:
+            for shard, topic in self._each():
+                maintenance.index_tags(shard, topic)
+                maintenance.reclaim(shard, topic, stores=self.stores)
+                while maintenance.rewrite_one(shard, topic, config=self.config):
+                    pass
+
+    def relocate(self) -> int:
+        """Move old sealed segments to the cold tier; return how many."""
+        with self._work_lock:
+            moved = 0
+            for shard, topic in self._each():
+                moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
+                maintenance.refresh_cold_flags(shard, topic, stores=self.stores)
+            return moved
+
+    def close(self) -> None:
+        """Stop cleanly: give back reservations, checkpoint, snapshot, release the directory."""
+        with self._work_lock:
+            with self._registry_lock:
+                if self._closed:
+                    return
+                self._closed = True
+            try:
+                for shard, topic in self._each():
+                    with shard.lock:
+                        close_reservation(shard, topic)
+                self.snapshot(clean=True)
+                data_dir.mark_stopped(self.disk)
+            finally:
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the directory without a word, as a crash would."""
+        self._closed = True
+        for shard in self.shards:
+            shard.commit.close()
+        self._lock.close()
+
+    # Inside.
+
+    @property
+    def _tail_bytes_max(self) -> int:
+        return self.config.tail_cache_bytes // len(self.shards)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the log is closed")
+
+    def _check_total_bytes(self, size: int) -> None:
+        total = sum(topic.live_bytes + topic.inflight_bytes for topic in self._topics.values())
+        if total + size > self.config.max_total_bytes:
+            raise LimitReached("max_total_bytes", self.config.max_total_bytes)
+
+    def _check_config(self, name: str, config: TopicConfig) -> None:
+        if config.dead_letter is not None:
+            check_topic_name(config.dead_letter)
+            if config.dead_letter == name:
+                raise RequestError("topic config: dead_letter may not be the topic itself")
+
+    def _each(self) -> Iterator[tuple[Shard, Topic]]:
+        for topic in self.topics():
+            yield self._shard_of(topic), topic
+
+    def _shard_of(self, topic: Topic) -> Shard:
+        return self.shards[topic.id % len(self.shards)]
+
+    def _expire(self, shard: Shard, topic: Topic) -> None:
+        if topic.expire(self.clock.now_ms()):
+            shard.floors_due.add(topic)
+
+    def _submit(self, shard: Shard, topic: Topic, body: frame.Body) -> Ticket:
+        """Queue a control frame of a topic that must be durable before anyone hears of it."""
+        shard.submit_floors()
+        return shard.submit_control(
+            frame.encode_control(body, topic_id=topic.id, ts=self.clock.now_ms()), needs_sync=True
+        )
+
+    def _create(self, name: str, config: TopicConfig) -> Topic:
+        topic_id = self._next_topic_id
+        topic = Topic(
+            topic_id,
+            name,
+            config=config,
+            created_ts=self.clock.now_ms(),
+            tags=TagRuns(self.disk, topic_id),
+        )
+        shard = self._shard_of(topic)
+        with shard.lock:
+            shard.commit.admit(0)
+            self._next_topic_id += 1
+            body = frame.TopicCreate(name, config.as_dict(), topic.created_ts)
+            ticket = self._submit(shard, topic, body)
+        shard.commit.commit(ticket)
+        self._topics[name] = topic
+        return topic
+
+    def _update_config(self, topic: Topic, changes: Mapping[str, Any]) -> None:
+        topic.config.check_same_type(changes, topic=topic.name)
+        config = topic.config.merged(changes)
+        self._check_config(topic.name, config)
+        if config == topic.config:
+            return
+        shard = self._shard_of(topic)
+        with shard.lock:
+            shard.commit.admit(0)
+            finished = shard.commit.flush()
+            if config.persists and not topic.config.persists:
+                self._submit_volatile_holes(shard, topic)
+            if config.durability == "fsync":
+                close_reservation(shard, topic)
+            ticket = self._submit(shard, topic, frame.ConfigUpdate(config.as_dict()))
+            # Now, not after the sync: what is written behind the frame must follow it.
+            before, topic.config = topic.config, config
+        shard.commit.wake(finished)
+        try:
+            shard.commit.commit(ticket)
+        except BaseException:
+            topic.config = before
+            raise
+        with shard.lock:
+            self._expire(shard, topic)
+            if topic.enforce_caps():
+                shard.floors_due.add(topic)
+
+    def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
+        """Say on the log which seqs a restart will not find; the living engine still has them."""
+        for run in topic.runs:
+            volatile = (
+                not run.durable if isinstance(run, Chunk) else not self.stores.is_durable(run)
+            )
+            if volatile:
+                hole = frame.Hole(run.first_seq, run.last_seq, "crash")
+                shard.submit_control(frame.encode_control(hole, topic_id=topic.id))

@@ -1,0 +1,157 @@
+"""What is done to segments after their checkpoint: seal by age, index tags, reclaim, rewrite, relocate.
+
+Each is a function that does one step of work on one topic and may be cut anywhere: what a restart finds is the state before or
+after it. None holds the shard's lock while it reads or writes files.
+"""
+
+from topics.config import ServerConfig
+from topics.engine.checkpoint import seal
+from topics.engine.shard import Shard
+from topics.engine.stores import Stores
+from topics.engine.topics.floors import Hole
+from topics.engine.topics.topic import Topic
+from topics.storage.disk import paths
+from topics.storage.segments.rewrite import Rewrite
+from topics.storage.segments.segment import Segment
+from topics.storage.wal import frame
+
+
+def seal_by_age(shard: Shard, topic: Topic, *, now_ms: int, max_age_ms: int) -> None:
+    """Seal an active segment whose first record is old, so that it can be moved or dropped."""
+    if not max_age_ms:
+        return
+    with shard.lock:
+        for segment in topic.segments()[-1:]:
+            if not segment.sealed and now_ms - segment.first_ts > max_age_ms:
+                seal(topic, segment)
+
+
+def index_tags(shard: Shard, topic: Topic) -> None:
+    """Give each newly sealed segment its tag run, and merge runs that have become many."""
+    for segment in list(topic.tag_pending):
+        topic.tags.add(segment)
+        with shard.lock:
+            topic.tag_pending.remove(segment)
+    while topic.tags.merge_once():
+        pass
+
+
+def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
+    """Drop whole sealed segments of which nothing is live; return how many."""
+    with shard.lock:
+        below = [s for s in topic.segments() if s.sealed and s.last_seq < topic.floors.earliest_seq]
+        dead = [s for s in topic.segments() if s.sealed and s.live_records == 0 and s not in below]
+        gone = [*below, *dead]
+        if not gone:
+            return 0
+        shard.submit_floors()
+        for segment in dead:
+            hole = frame.Hole(segment.first_seq, segment.last_seq, "deleted")
+            shard.submit_control(frame.encode_control(hole, topic_id=topic.id))
+        ticket = shard.submit_control(
+            frame.encode_control(_floors_frame(topic), topic_id=topic.id), needs_sync=True
+        )
+    shard.commit.commit(ticket)
+    with shard.lock:
+        for segment in dead:
+            topic.apply_hole(Hole(segment.first_seq, segment.last_seq, "deleted"))
+        topic.runs = [run for run in topic.runs if run not in gone]
+        topic.tag_pending = [s for s in topic.tag_pending if s not in gone]
+        topic.flagged.difference_update(gone)
+        topic.holes = tuple(
+            h for h in topic.holes if h.last_seq >= topic.floors.evict_floor or h.announced
+        )
+    for segment in gone:
+        stores.remove_segment(segment)
+    topic.tags.drop_below(topic.floors.earliest_seq)
+    return len(gone)
+
+
+def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
+    """Rewrite one sealed hot segment that is mostly dead; tell whether there was one."""
+    ratio = config.compact_dead_ratio
+    if not ratio:
+        return False
+    segment = next((s for s in topic.segments() if _wants_rewrite(s, ratio)), None)
+    if segment is None:
+        return False
+    rewrite = Rewrite(segment)
+    rewrite.prepare()
+    with shard.lock:
+        if segment in topic.runs:
+            rewrite.finish()
+    return True
+
+
+def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
+    """Return the sealed hot segments that belong in the cold tier, oldest first."""
+    sealed = [
+        s
+        for s in topic.segments()
+        if s.sealed and s.tier == "hot" and s.last_seq <= topic.absorbed_seq
+    ]
+    keep = config.hot_retain_segments
+    moved = sealed[: max(0, len(sealed) - keep)]
+    if config.hot_retain_bytes:
+        total = 0
+        for place in range(len(sealed) - 1, -1, -1):
+            total += sealed[place].data_bytes
+            if total > config.hot_retain_bytes:
+                moved = sealed[: max(len(moved), place + 1)]
+                break
+    return moved
+
+
+def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig) -> int:
+    """Move old sealed segments to the cold tier: copy, sync, durable pointer, delete the hot data."""
+    if stores.cold is None:
+        return 0
+    moved = 0
+    for segment in plan_relocation(topic, config=config):
+        if not stores.is_durable(segment):
+            continue
+        with shard.lock:
+            segment.marked_since = set()
+        stores.cold.put(
+            topic.id, segment.first_seq, data=segment.whole_data(), idx=bytes(segment.idx())
+        )
+        with shard.lock:
+            tier = frame.Tier(segment.first_seq, "cold")
+            ticket = shard.submit_control(
+                frame.encode_control(tier, topic_id=topic.id), needs_sync=True
+            )
+        shard.commit.commit(ticket)
+        with shard.lock:
+            if segment not in topic.runs:
+                continue
+            segment.move_to_cold(stores.cold)
+        stores.hot_disk.unlink(paths.segment_data_path(topic.id, segment.first_seq))
+        moved += 1
+    return moved
+
+
+def refresh_cold_flags(shard: Shard, topic: Topic, *, stores: Stores) -> None:
+    """Show deletes in the cold copies too, for those who read them without us."""
+    for segment in topic.segments():
+        if segment.tier != "cold" or not segment.cold_stale or stores.cold is None:
+            continue
+        with shard.lock:
+            segment.cold_stale = False
+            data_offsets, idx_flags = segment.deleted_flags()
+        stores.cold.mark_deleted(
+            topic.id, segment.first_seq, data_offsets=data_offsets, idx_flags=idx_flags
+        )
+
+
+def _wants_rewrite(segment: Segment, ratio: float) -> bool:
+    return (
+        segment.sealed
+        and segment.tier == "hot"
+        and segment.live_records > 0
+        and segment.reclaimable_bytes > ratio * segment.data_bytes
+    )
+
+
+def _floors_frame(topic: Topic) -> frame.EvictWatermark:
+    floors = topic.floors
+    return frame.EvictWatermark(floors.evict_floor, floors.earliest_seq, floors.reason)

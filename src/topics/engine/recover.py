@@ -1,0 +1,422 @@
+"""A start: snapshot + segments + WAL → topics, in one deterministic pass.
+
+    newest whole snapshot → scan every shard's log → which seqs are in synced segments → open segments → apply frames in order
+    → announce what a power cut took → cut torn tails
+
+Nothing on disk changes before everything was read and believed; what changes then (torn tails, orphans) may be cut anywhere and
+done again. Damage of bytes that were once synced stops the start with an error that names the file.
+"""
+
+from collections.abc import Callable
+
+from topics.config import ServerConfig
+from topics.engine.delete import apply_delete
+from topics.engine.stores import Stores
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.floors import Floors, Hole
+from topics.engine.topics.topic import Topic
+from topics.errors import CorruptData, UnknownFormat
+from topics.kernel import index_frames
+from topics.model.topic_config import TopicConfig
+from topics.storage.disk import paths
+from topics.storage.disk.disk import Disk
+from topics.storage.segments.segment import Segment
+from topics.storage.segments.tag_runs import TagRuns
+from topics.storage.snapshots.snapshot import Snapshot, TopicSnapshot, load_newest_snapshot
+from topics.storage.wal import frame
+from topics.storage.wal.frame import FrameType
+from topics.storage.wal.log import Position, list_wal_files
+from topics.storage.wal.replay import ReplayedFile, Run, ShardReplay, replay_shard, seal_tail
+
+WAL_START = Position(1, 0)
+Progress = Callable[[float], None]
+
+
+class Recovered:
+    """What a start found."""
+
+    def __init__(self) -> None:
+        self.topics: dict[int, Topic] = {}
+        self.next_topic_id = 1
+        self.snapshot_number = 0
+        self.snapshot_places: dict[str, Position] = {}
+        self.replays: dict[str, ShardReplay] = {}
+        self.orphan_ids: list[int] = []
+        self.new_holes: list[tuple[Topic, Hole]] = []
+
+
+def recover(
+    disk: Disk, stores: Stores, config: ServerConfig, *, cache_intact: bool, progress: Progress
+) -> Recovered:
+    """Read everything; change nothing but files that no reader of the old state needs."""
+    return _Recovery(disk, stores, config, cache_intact=cache_intact, progress=progress).run()
+
+
+class _Recovery:
+    """One start. Lives only while it runs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        stores: Stores,
+        config: ServerConfig,
+        *,
+        cache_intact: bool,
+        progress: Progress,
+    ) -> None:
+        self._disk = disk
+        self._stores = stores
+        self._config = config
+        self._cache_intact = cache_intact
+        self._progress = progress
+        self._found = Recovered()
+        self._absorbed: dict[int, int] = {}
+        self._cold: dict[int, set[int]] = {}
+        self._deleted_ids: set[int] = set()
+        self._held: dict[int, int] = {}
+        """Per topic the highest seq that a segment or a replayed chunk holds."""
+
+    def run(self) -> Recovered:
+        snapshot = self._load_snapshot()
+        self._replay_logs()
+        self._collect_marks()
+        for topic_snapshot in snapshot.topics if snapshot else ():
+            self._restore(topic_snapshot)
+        self._apply_frames()
+        self._settle_names()
+        for topic in self._found.topics.values():
+            self._settle(topic)
+        self._find_orphans()
+        for replay in self._found.replays.values():
+            seal_tail(self._disk, replay)
+        self._progress(1.0)
+        return self._found
+
+    # Reading.
+
+    def _load_snapshot(self) -> Snapshot | None:
+        loaded = load_newest_snapshot(self._disk)
+        if loaded is None:
+            return None
+        self._found.snapshot_number, snapshot = loaded
+        self._found.next_topic_id = snapshot.next_topic_id
+        self._found.snapshot_places = {
+            place.directory: Position(place.file, place.offset) for place in snapshot.shards
+        }
+        return snapshot
+
+    def _replay_logs(self) -> None:
+        """Scan the logs that the snapshot names; others are left from an older shard count."""
+        places = self._found.snapshot_places
+        if not places:
+            places = dict.fromkeys(wal_directories(self._disk), WAL_START)
+        for directory, start in places.items():
+            self._found.replays[directory] = replay_shard(self._disk, directory, start=start)
+
+    def _collect_marks(self) -> None:
+        """Learn which seqs segments hold, before any frame is applied."""
+        for file, run in self._control_frames():
+            body = frame.decode_control(file.buffer, run[4])
+            if isinstance(body, frame.CheckpointMark):
+                for topic_id, seq in body.absorbed.items():
+                    self._absorbed[topic_id] = max(seq, self._absorbed.get(topic_id, 0))
+            elif isinstance(body, frame.Tier):
+                self._cold.setdefault(run[1], set()).add(body.first_seq)
+            elif isinstance(body, frame.TopicDelete):
+                self._deleted_ids.add(run[1])
+
+    def _control_frames(self) -> list[tuple[ReplayedFile, Run]]:
+        return [
+            (file, run)
+            for replay in self._found.replays.values()
+            for file in replay.files
+            for run in file.runs
+            if run[0] != FrameType.APPEND
+        ]
+
+    # Building topics.
+
+    def _restore(self, saved: TopicSnapshot) -> None:
+        if saved.topic_id in self._deleted_ids:
+            return
+        topic = self._new_topic(saved.topic_id, saved.name, saved.config, saved.created_ts)
+        topic.head_seq = saved.head_seq
+        topic.next_seq = saved.head_seq + 1
+        topic.reserved_seq = saved.reserved_seq
+        topic.last_ts = saved.last_ts
+        topic.floors = Floors(saved.evict_floor, saved.earliest_seq, saved.evict_reason)
+        topic.delete_below = saved.delete_below
+        topic.holes = tuple(Hole(*hole) for hole in saved.holes)
+        topic.idempotency.load(saved.idempotency, saved.producers)
+        topic.absorbed_seq = max(saved.absorbed_seq, self._absorbed.get(topic.id, 0))
+        self._cold.setdefault(topic.id, set()).update(saved.cold_segments)
+        self._open_segments(topic)
+
+    def _new_topic(
+        self, topic_id: int, name: str, config: dict[str, object], created_ts: int
+    ) -> Topic:
+        topic = Topic(
+            topic_id,
+            name,
+            config=TopicConfig.from_changes(config),
+            created_ts=created_ts,
+            tags=TagRuns(self._disk, topic_id),
+        )
+        topic.replaying = True
+        self._found.topics[topic_id] = topic
+        self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
+        return topic
+
+    def _open_segments(self, topic: Topic) -> None:
+        """Open the segments up to the highest absorbed seq; what is behind it was never finished."""
+        directory = paths.topic_dir(topic.id)
+        names = self._disk.list(directory)
+        cold = self._cold.get(topic.id, set())
+        hot = {
+            found[0]
+            for name in names
+            if (found := paths.parse_segment_name(name)) and found[1] == "data"
+        }
+        first_seqs = sorted(s for s in hot | cold if s <= topic.absorbed_seq)
+        for place, first_seq in enumerate(first_seqs):
+            segment = self._stores.new_segment(topic.id, first_seq, durable=True)
+            if first_seq not in hot:
+                self._find_cold(segment)
+            is_last = place == len(first_seqs) - 1
+            self._load(segment, keep=topic.absorbed_seq - first_seq + 1 if is_last else None)
+            topic.runs.append(segment)
+            if segment.count:
+                topic.last_ts = max(topic.last_ts, segment.last_ts)
+        topic.tags.load()
+        topic.tag_pending = _untagged(topic)
+        self._held[topic.id] = topic.absorbed_seq
+
+    def _load(self, segment: Segment, *, keep: int | None) -> None:
+        if keep is not None and segment.tier == "hot":
+            entries = (
+                self._disk.size(segment.idx_path) // 20
+                if self._disk.exists(segment.idx_path)
+                else 0
+            )
+            keep = keep if entries > keep or entries == 0 else None
+        segment.load(keep=keep)
+
+    def _find_cold(self, segment: Segment) -> None:
+        """Take the data from the cold tier; its index comes back from there if the hot one is gone."""
+        cold = self._stores.cold
+        if cold is None or not cold.has(segment.topic_id, segment.first_seq):
+            raise CorruptData(
+                f"{segment.data_path} is in no tier: set TOPICS_COLD_DIR to the cold folder this "
+                "directory was used with, or run topics repair",
+                segment=segment.data_path,
+            )
+        segment.move_to_cold(cold)
+        segment.cold_stale = True
+
+    # Applying frames.
+
+    def _apply_frames(self) -> None:
+        files = [f for replay in self._found.replays.values() for f in replay.files]
+        for done, file in enumerate(files):
+            for run in file.runs:
+                if run[0] == FrameType.APPEND:
+                    self._apply_append(file, run)
+                else:
+                    self._apply_control(file, run)
+            self._progress((done + 1) / len(files))
+
+    def _apply_append(self, file: ReplayedFile, run: Run) -> None:
+        _, topic_id, first_seq, count, start, end = run
+        topic = self._found.topics.get(topic_id)
+        if topic is None:
+            self._check_known(topic_id)
+            return
+        held = self._held[topic_id]
+        idx = index_frames(file.buffer, start, end)
+        skip = min(count, max(0, held + 1 - first_seq))
+        if skip < count:
+            offset = int.from_bytes(idx[skip * 20 : skip * 20 + 4], "little")
+            if skip:
+                idx = index_frames(file.buffer, start + offset, end)
+            chunk = Chunk(
+                first_seq + skip,
+                count=count - skip,
+                frames=file.buffer[start + offset : end],
+                idx=idx,
+                durable=True,
+            )
+            if chunk.first_seq > held + 1:
+                topic.apply_hole(Hole(held + 1, chunk.first_seq - 1, "crash"))
+            topic.runs.append(chunk)
+            self._held[topic_id] = chunk.last_seq
+            topic.last_ts = max(topic.last_ts, chunk.last_ts)
+        topic.head_seq = max(topic.head_seq, first_seq + count - 1)
+        topic.next_seq = topic.head_seq + 1
+
+    def _apply_control(self, file: ReplayedFile, run: Run) -> None:
+        topic_id, offset = run[1], run[4]
+        body = frame.decode_control(file.buffer, offset)
+        if isinstance(body, frame.TopicCreate):
+            self._create(topic_id, body)
+        elif isinstance(body, frame.TopicDelete):
+            self._found.topics.pop(topic_id, None)
+        elif isinstance(body, frame.CheckpointMark | frame.SyncMark | frame.Tier):
+            return  # read by the first pass, or by the scan
+        elif isinstance(body, frame.RouterCreate | frame.RouterDelete | frame.Lease | frame.Group):
+            raise UnknownFormat(
+                f"the WAL has a {type(body).__name__} frame, which this version cannot apply: use a newer topics"
+            )
+        elif isinstance(body, frame.Hole):
+            self._apply_hole(topic_id, body)
+        elif topic_id in self._found.topics:
+            _apply_to_topic(
+                self._found.topics[topic_id], body, ts=frame.frame_ts(file.buffer, offset)
+            )
+        else:
+            self._check_known(topic_id)
+
+    def _apply_hole(self, topic_id: int, body: frame.Hole) -> None:
+        topic = self._found.topics.get(topic_id)
+        if topic is None:
+            self._check_known(topic_id)
+            return
+        topic.apply_hole(Hole(body.first_seq, body.last_seq, body.reason))
+        topic.runs = [run for run in topic.runs if not _inside(run.first_seq, run.last_seq, body)]
+        topic.head_seq = max(topic.head_seq, body.last_seq)
+        topic.next_seq = topic.head_seq + 1
+        self._held[topic_id] = max(self._held[topic_id], body.last_seq)
+
+    def _create(self, topic_id: int, body: frame.TopicCreate) -> None:
+        self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
+        if topic_id in self._found.topics or topic_id in self._deleted_ids:
+            return
+        topic = self._new_topic(topic_id, body.name, body.config, body.created_ts)
+        topic.absorbed_seq = self._absorbed.get(topic_id, 0)
+        self._open_segments(topic)
+
+    def _check_known(self, topic_id: int) -> None:
+        """Refuse frames of a topic that never began; those of a deleted one are rightly skipped."""
+        if topic_id >= self._found.next_topic_id:
+            raise CorruptData(
+                f"the WAL names topic {topic_id}, which was never created: run topics repair"
+            )
+
+    # Settling.
+
+    def _settle_names(self) -> None:
+        """Where two topics have one name, the younger one proves that the older was deleted."""
+        newest: dict[str, int] = {}
+        for topic in sorted(self._found.topics.values(), key=lambda topic: topic.id):
+            older = newest.get(topic.name)
+            if older is not None:
+                del self._found.topics[older]
+            newest[topic.name] = topic.id
+
+    def _settle(self, topic: Topic) -> None:
+        segments = topic.segments()
+        for segment in segments:
+            topic.head_seq = max(topic.head_seq, segment.last_seq)
+        topic.next_seq = topic.head_seq + 1
+        self._announce_loss(topic)
+        _check_cover(topic)
+        if segments and segments[-1].tier == "hot" and self._has_room(segments[-1]):
+            segments[-1].reopen_active()
+        topic.tag_pending = _untagged(topic)
+        topic.replaying = False
+        topic.floors = topic.floors.advanced(topic.delete_below)
+        topic.recount()
+        topic.settle_earliest(topic.floors.earliest_seq)
+        self._remove_strays(topic)
+
+    def _has_room(self, segment: Segment) -> bool:
+        return (
+            segment.count < self._config.segment_max_events
+            and segment.data_bytes < self._config.segment_max_bytes
+        )
+
+    def _announce_loss(self, topic: Topic) -> None:
+        """Turn reserved seqs that may have been handed out and lost into a gap."""
+        intact = self._cache_intact and topic.config.persists
+        if topic.reserved_seq > topic.head_seq and not intact:
+            hole = Hole(topic.head_seq + 1, topic.reserved_seq, "crash")
+            topic.apply_hole(hole)
+            self._found.new_holes.append((topic, hole))
+            topic.head_seq = topic.reserved_seq
+            topic.next_seq = topic.head_seq + 1
+
+    def _remove_strays(self, topic: Topic) -> None:
+        """Remove what a cut checkpoint, rewrite or reclaim left behind."""
+        directory = paths.topic_dir(topic.id)
+        known = {s.first_seq for s in topic.segments()}
+        for name in self._disk.list(directory):
+            found = paths.parse_segment_name(name)
+            if name.endswith(paths.TEMPORARY_SUFFIX) or (
+                found is not None and found[0] not in known
+            ):
+                self._disk.unlink(f"{directory}/{name}")
+
+    def _find_orphans(self) -> None:
+        for name in self._disk.list(paths.TOPICS_DIR):
+            topic_id = paths.parse_topic_dir_name(name)
+            if topic_id is None or topic_id in self._found.topics:
+                continue
+            if topic_id >= self._found.next_topic_id:
+                raise CorruptData(
+                    f"{paths.topic_dir(topic_id)} belongs to a topic that neither snapshot nor WAL knows: "
+                    "restore meta/ and wal/, or run topics repair"
+                )
+            self._found.orphan_ids.append(topic_id)
+
+
+def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
+    if isinstance(body, frame.Delete):
+        apply_delete(topic, body)
+    elif isinstance(body, frame.EvictWatermark):
+        topic.apply_eviction(
+            evict_floor=body.evict_floor, earliest_seq=body.earliest_seq, reason=body.reason
+        )
+    elif isinstance(body, frame.ConfigUpdate):
+        topic.config = TopicConfig.from_changes(body.config)
+    elif isinstance(body, frame.HeadWatermark):
+        topic.reserved_seq = body.ceiling
+    elif isinstance(body, frame.Dedupe):
+        topic.idempotency.remember(body, ts=ts, window_ms=topic.config.idempotency_window_ms)
+    else:
+        raise AssertionError(f"{type(body).__name__} belongs to no topic")
+
+
+def _untagged(topic: Topic) -> list[Segment]:
+    """Return the sealed segments with tags that no tag run speaks for."""
+    return [
+        s for s in topic.segments() if s.sealed and s.tagged_records and not topic.tags.covers(s)
+    ]
+
+
+def _inside(first_seq: int, last_seq: int, hole: frame.Hole) -> bool:
+    return hole.first_seq <= first_seq and last_seq <= hole.last_seq
+
+
+def _check_cover(topic: Topic) -> None:
+    """Make sure that every seq from the live floor to the head is in a run or a hole."""
+    seq = topic.floors.earliest_seq
+    ranges = sorted(
+        [(run.first_seq, run.last_seq) for run in topic.runs] + [(h[0], h[1]) for h in topic.holes]
+    )
+    for first_seq, last_seq in ranges:
+        if first_seq > seq:
+            break
+        seq = max(seq, last_seq + 1)
+    if seq <= topic.head_seq:
+        raise CorruptData(
+            f"topic {topic.name!r} ({paths.topic_dir(topic.id)}): no file holds seq {seq}: run topics repair",
+            segment=paths.topic_dir(topic.id),
+        )
+
+
+def wal_directories(disk: Disk) -> list[str]:
+    """Return every directory with WAL files, whatever the shard count was."""
+    names = disk.list(paths.WAL_DIR)
+    directories = [
+        f"{paths.WAL_DIR}/{name}" for name in names if paths.parse_shard_dir_name(name) is not None
+    ]
+    return [d for d in [paths.WAL_DIR, *directories] if list_wal_files(disk, d)]

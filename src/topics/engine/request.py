@@ -1,0 +1,131 @@
+"""From what a caller says to what the engine takes: bodies, options, cursors. Pure but for the errors."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topics.engine.diff import DiffRequest
+from topics.errors import RequestError
+from topics.kernel import Batch, parse_batch
+from topics.limits import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_LIMIT,
+    MAX_BATCH_BYTES,
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    Limits,
+)
+from topics.model.append import WriteOptions
+from topics.model.diff import parse_match
+from topics.model.topic_config import TopicConfig
+
+MAX_PRODUCER_ID_BYTES = 128
+MAX_PRODUCER_SEQ = 2**64 - 1
+_ENVELOPE_FIELDS = ("idempotency_key", "producer_id", "producer_seq", "create", "config")
+
+
+_NO_OPTIONS = WriteOptions()
+
+
+class Write(Struct, frozen=True, kw_only=True):
+    """A body, read and checked: frames without seqs, how to treat them, and the config of a new topic."""
+
+    batch: Batch
+    options: WriteOptions
+    config: dict[str, Any]
+
+
+class _Envelope(Struct, frozen=True, kw_only=True):
+    """The fields of a write besides its records; unknown ones are ignored."""
+
+    idempotency_key: str | None = None
+    producer_id: str | None = None
+    producer_seq: int | None = None
+    create: bool = True
+    config: dict[str, Any] | None = None
+
+
+def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
+    """Read a JSON body `{"records": […], …}` in one pass."""
+    batch = parse_batch(
+        body,
+        max_records=limits.max_batch_records,
+        max_record_bytes=limits.max_record_bytes,
+        max_meta_bytes=limits.max_meta_bytes,
+        max_tag_bytes=limits.max_tag_bytes,
+        max_node_bytes=limits.max_node_bytes,
+    )
+    if not batch.envelope:
+        return Write(batch=batch, options=_NO_OPTIONS, config={})
+    envelope = _decode_envelope(batch.envelope)
+    options = WriteOptions(
+        idempotency_key=envelope.idempotency_key,
+        producer_id=envelope.producer_id,
+        producer_seq=envelope.producer_seq,
+        create=envelope.create,
+    )
+    check_options(options)
+    return Write(batch=batch, options=options, config=envelope.config or {})
+
+
+def encode_write(records: Iterable[Mapping[str, Any]], *, node: str | None = None) -> bytes:
+    """Make the JSON body of a write from Python values; `msgspec.Raw` passes bytes through."""
+    fields: dict[str, object] = {"records": list(records)}
+    if node is not None:
+        fields["node"] = node
+    try:
+        return msgspec.json.encode(fields)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestError(f"records must be JSON values: {error}") from None
+
+
+def check_options(options: WriteOptions) -> None:
+    key, producer_id, producer_seq = (
+        options.idempotency_key,
+        options.producer_id,
+        options.producer_seq,
+    )
+    if key is not None and not 1 <= len(key) <= MAX_IDEMPOTENCY_KEY_CHARS:
+        raise RequestError(f"idempotency_key must have 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters")
+    if (producer_id is None) != (producer_seq is None):
+        raise RequestError("producer_id and producer_seq go together")
+    if producer_id is not None and not 1 <= len(producer_id.encode()) <= MAX_PRODUCER_ID_BYTES:
+        raise RequestError(f"producer_id must have 1 to {MAX_PRODUCER_ID_BYTES} bytes")
+    if producer_seq is not None and not 0 <= producer_seq <= MAX_PRODUCER_SEQ:
+        raise RequestError("producer_seq must be an unsigned 64-bit number")
+
+
+def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
+    config: TopicConfig,
+    limits: Limits,
+    *,
+    from_seq: int = 0,
+    limit: int = DEFAULT_LIMIT,
+    node: str | Sequence[str] = (),
+    match: object = None,
+    include_tags: bool = False,
+    include_meta: bool = True,
+    max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    verify: bool = True,
+) -> DiffRequest:
+    """Clamp and check what a reader asked for."""
+    nodes = (node,) if isinstance(node, str) else tuple(node)
+    return DiffRequest(
+        from_seq=from_seq,
+        limit=min(limit or DEFAULT_LIMIT, limits.max_limit),
+        nodes=tuple(n.encode() for n in nodes) if config.dedupe_node else (),
+        match=None if match is None else parse_match(match),
+        include_tags=include_tags,
+        include_meta=include_meta,
+        max_batch_bytes=min(max_batch_bytes or DEFAULT_BATCH_BYTES, MAX_BATCH_BYTES),
+        verify=verify,
+    )
+
+
+def _decode_envelope(envelope: Mapping[str, bytes]) -> _Envelope:
+    fields = {name: msgspec.Raw(raw) for name, raw in envelope.items() if name in _ENVELOPE_FIELDS}
+    try:
+        return msgspec.json.decode(msgspec.json.encode(fields), type=_Envelope)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise RequestError(f"append: {error}") from None

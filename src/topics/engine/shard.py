@@ -1,0 +1,44 @@
+"""One WAL shard as the engine sees it: the lock, the log, and what is due on it."""
+
+from topics.engine.topics.topic import Topic
+from topics.storage.wal.frame import EvictWatermark, encode_control
+from topics.storage.wal.group_commit import GroupCommit, Ticket
+from topics.storage.wal.log import Position
+
+
+class Shard:
+    """The topics of one shard share its lock, its log and its order."""
+
+    def __init__(
+        self, number: int, directory: str, commit: GroupCommit, *, replay_from: Position
+    ) -> None:
+        self.number = number
+        self.directory = directory
+        self.commit = commit
+        self.lock = commit.lock
+        self.dirty: set[Topic] = set()
+        """Topics with chunks that no segment holds yet."""
+        self.floors_due: set[Topic] = set()
+        """Topics whose floors moved since the WAL was told."""
+        self.tail_bytes = 0
+        """Bytes of the chunks of this shard."""
+        self.replay_from = replay_from
+        """Everything on the log before this place is in synced segments."""
+
+    def submit_control(self, frame: bytes, *, needs_sync: bool = False) -> Ticket:
+        """Queue a frame that has nothing to publish."""
+        ticket = Ticket([frame], frames=1, needs_sync=needs_sync, publish=_nothing)
+        self.commit.submit(ticket)
+        return ticket
+
+    def submit_floors(self) -> None:
+        """Tell the WAL of moved floors, before anything that must not be replayed without them."""
+        for topic in sorted(self.floors_due, key=lambda topic: topic.id):
+            floors = topic.floors
+            body = EvictWatermark(floors.evict_floor, floors.earliest_seq, floors.reason)
+            self.submit_control(encode_control(body, topic_id=topic.id))
+        self.floors_due.clear()
+
+
+def _nothing() -> None:
+    """Publish nothing."""

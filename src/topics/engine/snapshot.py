@@ -1,0 +1,74 @@
+"""Take a snapshot: everything the trimmed part of the WAL would have told.
+
+Keeps: what a snapshot says was synced before the snapshot was written; the WAL is trimmed only up to the older of the two
+snapshots that are kept.
+"""
+
+from topics.engine.shard import Shard
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.floors import Hole, with_hole
+from topics.engine.topics.topic import Topic
+from topics.storage.snapshots.snapshot import ShardSnapshot, Snapshot, TopicSnapshot
+from topics.storage.segments.segment import Segment
+from topics.storage.disk.disk import Disk
+
+
+def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
+    """Return one topic as a start would have to find it; the shard's lock is held."""
+    keys, producers = topic.idempotency.save()
+    holes = topic.holes
+    for run in topic.runs:
+        if _is_volatile(run, hot_disk):
+            holes = with_hole(holes, Hole(run.first_seq, run.last_seq, "crash"))
+    return TopicSnapshot(
+        topic_id=topic.id,
+        name=topic.name,
+        created_ts=topic.created_ts,
+        config=topic.config.as_dict(),
+        head_seq=topic.head_seq,
+        reserved_seq=max(topic.reserved_seq, topic.reserving_seq),
+        last_ts=topic.last_ts,
+        evict_floor=topic.floors.evict_floor,
+        earliest_seq=topic.floors.earliest_seq,
+        evict_reason=topic.floors.reason,
+        delete_below=topic.delete_below,
+        absorbed_seq=topic.absorbed_seq,
+        holes=[tuple(hole) for hole in holes],
+        cold_segments=[s.first_seq for s in topic.segments() if s.tier == "cold"],
+        idempotency=keys,
+        producers=producers,
+    )
+
+
+def capture(
+    shards: list[Shard],
+    topics: dict[Shard, list[Topic]],
+    *,
+    next_topic_id: int,
+    hot_disk: Disk,
+    clean: bool,
+) -> Snapshot:
+    """Return the state of every topic; each shard is captured at one moment and synced up to it."""
+    captured: list[TopicSnapshot] = []
+    for shard in shards:
+        with shard.lock:
+            shard.submit_floors()
+            finished = shard.commit.flush()
+            shard.commit.log.check_writable()
+            captured += [
+                capture_topic(topic, hot_disk=hot_disk)
+                for topic in topics[shard]
+                if not topic.deleted
+            ]
+        shard.commit.wake(finished)
+        shard.commit.sync_once()
+        shard.commit.log.check_writable()
+    places = [
+        ShardSnapshot(shard.directory, *(shard.commit.log.position if clean else shard.replay_from))
+        for shard in shards
+    ]
+    return Snapshot(next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean)
+
+
+def _is_volatile(run: Segment | Chunk, hot_disk: Disk) -> bool:
+    return not run.durable if isinstance(run, Chunk) else run.disk is not hot_disk

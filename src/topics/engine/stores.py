@@ -1,0 +1,36 @@
+"""Where the segments of a topic go: hot disk, cold store, or memory for ephemeral records."""
+
+from topics.storage.disk.disk import Disk
+from topics.storage.disk.ram_disk import RamDisk
+from topics.storage.segments.segment import Segment
+from topics.storage.segments.store import FolderStore, SegmentStore
+
+
+class Stores:
+    """The tiers of one engine."""
+
+    def __init__(self, hot_disk: Disk, *, cold: SegmentStore | None) -> None:
+        self.hot_disk = hot_disk
+        self.hot: SegmentStore = FolderStore(hot_disk, mapped=True)
+        self.ram_disk: Disk = RamDisk()
+        self.ram: SegmentStore = FolderStore(self.ram_disk, mapped=True)
+        self.cold = cold
+
+    def new_segment(self, topic_id: int, first_seq: int, *, durable: bool) -> Segment:
+        disk, store = (self.hot_disk, self.hot) if durable else (self.ram_disk, self.ram)
+        return Segment(disk, store, topic_id=topic_id, first_seq=first_seq)
+
+    def is_durable(self, segment: Segment) -> bool:
+        return segment.disk is self.hot_disk
+
+    def remove_topic(self, topic_id: int) -> None:
+        """Remove every file of a deleted topic, in every tier."""
+        for store in (self.ram, self.hot, self.cold):
+            if store is not None:
+                store.remove_topic(topic_id)
+
+    def remove_segment(self, segment: Segment) -> None:
+        """Remove the files of a segment that nobody needs any more."""
+        if segment.tier == "cold" and self.cold is not None:
+            self.cold.remove(segment.topic_id, segment.first_seq)
+        FolderStore(segment.disk, mapped=True).remove(segment.topic_id, segment.first_seq)

@@ -1,0 +1,1 @@
+"""One topic: where its records are, what is live, what comes next."""

@@ -1,0 +1,113 @@
+"""Records that the WAL holds and no segment does yet: the newest part of a topic, in memory."""
+
+import struct
+from collections.abc import Sequence
+
+from topics.kernel import WAL_LAYOUT
+from topics.storage.disk.disk import Buffer
+from topics.storage.segments.segment import IDX_FLAG_DELETED, OVERHEAD_BYTES, View
+from topics.storage.segments.store import IDX_ENTRY_BYTES, IDX_FLAGS_OFFSET
+
+_OFFSET_LEN = struct.Struct("<II")
+_TS = struct.Struct("<Q")
+_TS_OFFSET = 8
+GROW_BYTES = 256 * 1024
+GROW_RECORDS = 8
+
+
+class Chunk:
+    """WAL frames of one dense range of seqs, with their index entries.
+
+    Small writes are gathered into one chunk, so that a reader near the head touches few of them.
+    """
+
+    __slots__ = ("_idx", "changed", "count", "durable", "first_seq", "frames", "taken")
+    layout = WAL_LAYOUT
+
+    def __init__(
+        self, first_seq: int, *, count: int, frames: Buffer, idx: bytearray, durable: bool
+    ) -> None:
+        self.first_seq = first_seq
+        self.count = count
+        self.frames = frames
+        self._idx = idx
+        self.durable = durable
+        """In the WAL; else in memory only."""
+        self.taken = False
+        """A checkpoint has begun to copy it: it grows no more."""
+        self.changed: list[int] = []
+        """Indexes that were deleted after a checkpoint had taken it."""
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def size(self) -> int:
+        """Return the memory its frames take: none where they are a view of a WAL file."""
+        return len(self.frames) if isinstance(self.frames, bytearray) else 0
+
+    @property
+    def first_ts(self) -> int:
+        return self._ts(0)
+
+    @property
+    def last_ts(self) -> int:
+        return self._ts(self.count - 1)
+
+    def idx(self) -> Buffer:
+        return self._idx
+
+    def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:  # noqa: ARG002 - it is in memory
+        part = memoryview(self._idx)[start * IDX_ENTRY_BYTES : stop * IDX_ENTRY_BYTES]
+        return View(bytes(part), self.frames, 0)
+
+    def grow(self, following: "Chunk") -> bool:
+        """Take a small following chunk in; False where this cannot be."""
+        if (
+            self.taken
+            or following.count > GROW_RECORDS
+            or following.durable != self.durable
+            or following.first_seq != self.first_seq + self.count
+            or len(self.frames) + len(following.frames) > GROW_BYTES
+            or not isinstance(self.frames, bytearray)
+        ):
+            return False
+        base = len(self.frames)
+        entries = bytearray(following._idx)
+        for at in range(0, len(entries), IDX_ENTRY_BYTES):
+            offset, size = _OFFSET_LEN.unpack_from(entries, at)
+            _OFFSET_LEN.pack_into(entries, at, offset + base, size)
+        try:
+            self.frames += following.frames
+        except BufferError:  # a reader looks at the bytes right now
+            return False
+        self._idx = self._extended(entries)
+        self.count += following.count
+        return True
+
+    def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
+        """Set delete flags; return how many records and bytes were live before."""
+        records = size = 0
+        for i in indexes:
+            at = i * IDX_ENTRY_BYTES
+            flags = self._idx[at + IDX_FLAGS_OFFSET]
+            if flags & IDX_FLAG_DELETED:
+                continue
+            self._idx[at + IDX_FLAGS_OFFSET] = flags | IDX_FLAG_DELETED
+            records += 1
+            size += _OFFSET_LEN.unpack_from(self._idx, at)[1] - OVERHEAD_BYTES
+            if self.taken:
+                self.changed.append(i)
+        return records, size
+
+    def _extended(self, entries: bytearray) -> bytearray:
+        try:
+            self._idx += entries
+        except BufferError:
+            return self._idx + entries
+        return self._idx
+
+    def _ts(self, index: int) -> int:
+        ts: int = _TS.unpack_from(self._idx, index * IDX_ENTRY_BYTES + _TS_OFFSET)[0]
+        return ts

@@ -1,0 +1,229 @@
+"""One topic in memory: where its records are, what is live, what comes next.
+
+Owns the runs (segments, then chunks), the floors and the sums of one topic. Everything that changes it happens under the lock
+of the topic's shard; readers take no lock: they read `head_seq` first, then `floors`, `holes` and `runs`, each replaced whole.
+Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_bytes` are exact.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.floors import Floors, Hole, with_hole
+from topics.engine.topics.idempotency import Idempotency
+from topics.engine.topics.retention import plan_cap, ttl_cutoff
+from topics.kernel import bisect_ts, count_live, evict_prefix, first_live
+from topics.model.topic_config import TopicConfig
+from topics.storage.segments.segment import Segment
+from topics.storage.segments.tag_runs import TagRuns
+
+Run = Segment | Chunk
+FIRST_LOOKAHEAD = 1024
+
+
+class Topic:
+    """The state of one topic."""
+
+    def __init__(
+        self, topic_id: int, name: str, *, config: TopicConfig, created_ts: int, tags: TagRuns
+    ) -> None:
+        self.id = topic_id
+        self.name = name
+        self.config = config
+        self.created_ts = created_ts
+        self.deleted = False
+        self.replaying = False
+        """Only a part of the records is known yet: floors move as told, and are settled at the end."""
+        # Read side.
+        self.head_seq = 0
+        self.floors = Floors()
+        self.holes: tuple[Hole, ...] = ()
+        self.runs: list[Run] = []
+        self.oldest_ts = 0
+        """`$ts` of the earliest live record: a TTL looks no further."""
+        self.live_records = 0
+        self.live_bytes = 0
+        self.last_read_ts: int | None = None
+        # Write side.
+        self.next_seq = 1
+        self.last_ts = 0
+        self.awaiting_sync = 0
+        """Writes that are published only after a sync: later ones wait behind them."""
+        self.inflight_records = 0
+        self.inflight_bytes = 0
+        self.reserved_seq = 0
+        self.reserving_seq = 0
+        self.lookahead = FIRST_LOOKAHEAD
+        self.lookahead_ts = 0
+        self.idempotency = Idempotency()
+        self.delete_below = 1
+        # Storage.
+        self.absorbed_seq = 0
+        self.tags = tags
+        self.flagged: set[Segment] = set()
+        """Segments with delete flags that are not synced yet."""
+        self.tag_pending: list[Segment] = []
+        """Sealed segments whose tags are in no run yet."""
+
+    # Looking.
+
+    def runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
+        """Yield each run that reaches `seq` or beyond, with the index where to start in it."""
+        runs = self.runs
+        place = bisect_right(runs, seq, key=_first_seq) - 1
+        for run in runs[max(place, 0) :]:
+            start = max(0, seq - run.first_seq)
+            if start < run.count:
+                yield run, start
+                seq = run.first_seq + run.count
+
+    def first_live_from(self, seq: int) -> int:
+        """Return the first live seq at or after `seq`, head + 1 where there is none."""
+        for run, start in self.runs_from(seq):
+            if isinstance(run, Segment) and run.live_records == 0:
+                continue
+            found = first_live(run.idx(), start, run.count)
+            if found < run.count:
+                return run.first_seq + found
+        return self.head_seq + 1
+
+    def segments(self) -> list[Segment]:
+        return [run for run in self.runs if isinstance(run, Segment)]
+
+    def chunks(self) -> list[Chunk]:
+        return [run for run in self.runs if isinstance(run, Chunk)]
+
+    # Growing.
+
+    def publish(self, chunk: Chunk, *, payload_bytes: int) -> None:
+        """Make a chunk visible: all its records are live and follow the head."""
+        last_seq = chunk.last_seq
+        if self.live_records == 0:
+            self.floors = self.floors.advanced(chunk.first_seq)
+            self.oldest_ts = chunk.first_ts
+        last = self.runs[-1] if self.runs else None
+        if not (isinstance(last, Chunk) and last.grow(chunk)):
+            self.runs.append(chunk)
+        self.live_records += chunk.count
+        self.live_bytes += payload_bytes
+        self.head_seq = last_seq
+
+    # Shrinking.
+
+    def expire(self, now_ms: int) -> bool:
+        """Evict what is older than the TTL; tell whether a floor moved."""
+        cutoff = ttl_cutoff(self.config, now_ms=now_ms)
+        if self.live_records == 0 or self.oldest_ts >= cutoff:
+            return False
+        expired = 0
+        for run, start in self.runs_from(self.floors.earliest_seq):
+            stop = bisect_ts(run.idx(), start, run.count, cutoff)
+            expired += count_live(run.idx(), start, stop)[0]
+            if stop < run.count:
+                break
+        return self._evict(expired, 0, "ttl")
+
+    def enforce_caps(self) -> bool:
+        """Evict what is over the caps; tell whether a floor moved."""
+        over = plan_cap(self.config, records=self.live_records, size=self.live_bytes)
+        return over != (0, 0) and self._evict(*over, "cap")
+
+    def apply_eviction(self, *, evict_floor: int, earliest_seq: int, reason: str) -> None:
+        """Move the floors as the WAL says; sums are counted anew after a replay."""
+        self.floors = self.floors.evicted(
+            evict_floor=evict_floor, earliest_seq=earliest_seq, reason=reason
+        )
+
+    def apply_hole(self, hole: Hole) -> None:
+        self.holes = with_hole(self.holes, hole)
+
+    def apply_delete_below(self, before_seq: int) -> int:
+        """Remove every live record below a seq; return how many there were."""
+        deleted = 0
+        for run, start in self.runs_from(self.floors.earliest_seq):
+            stop = min(run.count, before_seq - run.first_seq)
+            if stop <= start:
+                break
+            records, size = count_live(run.idx(), start, stop)
+            self.live_records -= records
+            self.live_bytes -= size
+            deleted += records
+        self.delete_below = max(self.delete_below, before_seq)
+        self.settle_earliest(before_seq)
+        return deleted
+
+    def apply_delete_seqs(self, seqs: Sequence[int]) -> int:
+        """Set the delete flag of live records; `seqs` ascend. Return how many were live."""
+        deleted = 0
+        at = bisect_left(seqs, self.floors.earliest_seq)
+        while at < len(seqs):
+            run = next((run for run, _ in self.runs_from(seqs[at])), None)
+            if run is None:
+                break
+            stop = bisect_right(seqs, run.last_seq)
+            first = bisect_left(seqs, run.first_seq)
+            records, size = run.mark_deleted([seq - run.first_seq for seq in seqs[first:stop]])
+            self.live_records -= records
+            self.live_bytes -= size
+            deleted += records
+            at = max(stop, at + 1)
+            if records and isinstance(run, Segment):
+                self.flagged.add(run)
+        self.settle_earliest(self.floors.earliest_seq)
+        return deleted
+
+    def settle_earliest(self, seq: int) -> None:
+        """Move the live floor to the first live record at or after `seq`."""
+        if self.replaying:
+            self.floors = self.floors.advanced(seq)
+            return
+        earliest = self.first_live_from(max(seq, self.floors.earliest_seq))
+        self.floors = self.floors.advanced(earliest)
+        self.oldest_ts = self._ts_of(earliest)
+
+    def recount(self) -> None:
+        """Count the live records and bytes from the indexes: exact after a replay."""
+        self.live_records = self.live_bytes = 0
+        for run, start in self.runs_from(self.floors.earliest_seq):
+            if start == 0 and isinstance(run, Segment):
+                records, size = run.live_records, run.live_bytes
+            else:
+                records, size = count_live(run.idx(), start, run.count)
+            self.live_records += records
+            self.live_bytes += size
+
+    def _evict(self, need_records: int, need_bytes: int, reason: str) -> bool:
+        floor = 0
+        for run, start in self.runs_from(self.floors.earliest_seq):
+            stop, records, size = evict_prefix(
+                run.idx(), start, run.count, need_records, need_bytes
+            )
+            need_records -= records
+            need_bytes -= size
+            self.live_records -= records
+            self.live_bytes -= size
+            if records:
+                floor = run.first_seq + stop
+            if need_records <= 0 and need_bytes <= 0:
+                break
+        if floor == 0:
+            return False
+        earliest = self.first_live_from(floor)
+        self.floors = self.floors.evicted(evict_floor=floor, earliest_seq=earliest, reason=reason)
+        self.oldest_ts = self._ts_of(earliest)
+        return True
+
+    def _ts_of(self, seq: int) -> int:
+        for run, start in self.runs_from(seq):
+            if run.first_seq + start == seq:
+                return _entry_ts(run, start)
+        return self.last_ts
+
+
+def _first_seq(run: Run) -> int:
+    return run.first_seq
+
+
+def _entry_ts(run: Run, index: int) -> int:
+    at = index * 20 + 8
+    return int.from_bytes(run.idx()[at : at + 8], "little")

@@ -1,0 +1,182 @@
+"""Every error this package raises on purpose, grouped by who has to act.
+
+TopicsError
+├── RequestError             the caller asked for something wrong: retrying cannot help
+│   ├── BatchTooLarge
+│   ├── RecordTooLarge
+│   ├── TopicNotFound
+│   ├── TopicExistsIncompatible
+│   ├── TopicNotEmpty
+│   └── TopicFull
+├── RetryLater               nothing is wrong: the server is full or not ready yet
+│   ├── Throttled
+│   ├── LimitReached
+│   └── Closed
+├── ConfigError              the operator wrote a setting that cannot be used
+└── StorageError             the operator has to look: never caught inside the engine
+    ├── DiskFailed
+    │   ├── DiskFull
+    │   └── FileMissing
+    ├── ShardReadOnly
+    ├── DirectoryLocked
+    ├── UnknownFormat
+    └── CorruptData
+
+A broken promise between two of our own functions is an `assert`, not an error class.
+HTTP status codes live in `topics.api.error_response`, not here.
+"""
+
+from typing import ClassVar
+
+
+class TopicsError(Exception):
+    """Root of the tree above."""
+
+    code: ClassVar[str] = "internal"
+
+
+class RequestError(TopicsError):
+    """The caller asked for something wrong."""
+
+    code = "invalid_request"
+
+
+class BatchTooLarge(RequestError):
+    """More records in one write than the limit."""
+
+    code = "batch_too_large"
+
+
+class RecordTooLarge(RequestError):
+    """One record, or a batch for a capped topic, can never fit."""
+
+    code = "record_too_large"
+
+
+class TopicNotFound(RequestError):
+    """No topic has this name."""
+
+    code = "topic_not_found"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)  # `args` rebuilds the error when it is unpickled
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} does not exist"
+
+
+class TopicExistsIncompatible(RequestError):
+    """The topic is there, but not of the kind that was asked for."""
+
+    code = "topic_exists_incompatible"
+
+
+class TopicNotEmpty(RequestError):
+    """The topic was to be deleted only if empty."""
+
+    code = "topic_not_empty"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} still holds records"
+
+
+class TopicFull(RequestError):
+    """A topic with `discard: reject` has no room for this write."""
+
+    code = "topic_full"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is full and rejects writes: delete records or raise its cap"
+
+
+class RetryLater(TopicsError):
+    """Nothing is wrong, but not now."""
+
+    code = "not_ready"
+
+
+class Throttled(RetryLater):
+    """Writes arrive faster than the disk takes them."""
+
+    code = "throttled"
+
+    def __init__(self, retry_after_ms: int) -> None:
+        super().__init__(retry_after_ms)
+        self.retry_after_ms = retry_after_ms
+
+    def __str__(self) -> str:
+        return f"the write queue is full: try again in {self.retry_after_ms} ms"
+
+
+class LimitReached(RetryLater):
+    """A resource cap of the server is used up."""
+
+    code = "throttled"
+
+    def __init__(self, limit: str, maximum: int) -> None:
+        super().__init__(limit, maximum)
+        self.limit = limit
+        self.maximum = maximum
+
+    def __str__(self) -> str:
+        return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
+
+
+class Closed(RetryLater):
+    """The log is closed or closing."""
+
+    code = "shutting_down"
+
+
+class ConfigError(TopicsError):
+    """A setting that cannot be used."""
+
+
+class StorageError(TopicsError):
+    """The bytes on disk, or the disk, cannot be trusted."""
+
+
+class DiskFailed(StorageError):
+    """The operating system refused a disk call."""
+
+
+class DiskFull(DiskFailed):
+    """There is no room left on the device."""
+
+
+class FileMissing(DiskFailed):
+    """A file that should be there is not."""
+
+
+class ShardReadOnly(StorageError):
+    """A write or sync of this WAL shard failed; it takes no more writes until a restart."""
+
+    code = "not_ready"
+
+
+class DirectoryLocked(StorageError):
+    """Another process has this data directory open."""
+
+
+class UnknownFormat(StorageError):
+    """The data directory was written by another version."""
+
+
+class CorruptData(StorageError):
+    """Bytes that were once synced do not match their checksum any more, or are gone.
+
+    `segment` names the file where it is known: the response shows it as `detail.segment`.
+    """
+
+    def __init__(self, message: str, *, segment: str | None = None) -> None:
+        super().__init__(message)
+        self.segment = segment

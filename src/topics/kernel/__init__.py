@@ -1,0 +1,121 @@
+"""The inner loops: body → frames → disk → frames → reply, at the speed of C where C is there.
+
+Two twins do the same: `_native`, built from Cython, and `pure`, the readable reference that takes
+over, with a warning, where the extension was not built. `TOPICS_PURE_PYTHON=1` asks for `pure`.
+Keeps: no input, however hostile, makes either read outside the buffers it was given.
+Byte references: docs/internals/formats/wal.md and segment.md.
+"""
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Literal
+
+from topics.kernel.batch import Batch, IdxSummary, Projection, Scan
+from topics.kernel.layout import (
+    DELETED_BYTE,
+    FLAG_BATCH_OPEN,
+    FLAG_DELETED,
+    FLAG_DURABLE,
+    FLAG_META,
+    FLAG_NODE,
+    FLAG_TAG,
+    FRAME_OVERHEAD_BYTES,
+    IDX_ENTRY_BYTES,
+    MATCH_EQ,
+    MATCH_PREFIX,
+    SEGMENT_LAYOUT,
+    WAL_LAYOUT,
+    Buffer,
+    Match,
+    Run,
+)
+
+IMPLEMENTATION: Literal["native", "pure"]
+
+if TYPE_CHECKING:
+    from topics.kernel import pure as _twin
+
+    IMPLEMENTATION = "pure"
+else:
+    # The environment decides here, not a config: the twin is chosen before any config is read.
+    _wants_pure = os.environ.get("TOPICS_PURE_PYTHON", "") not in ("", "0")  # noqa: TID251
+    try:
+        if _wants_pure:
+            raise ImportError  # noqa: TRY301 - one way into the twin
+        from topics.kernel import _native as _twin
+
+        IMPLEMENTATION = "native"
+    except ImportError:
+        from topics.kernel import pure as _twin
+
+        IMPLEMENTATION = "pure"
+        if not _wants_pure:
+            warnings.warn(
+                "topics.kernel runs in plain Python, ten to forty times slower: install a C "
+                "compiler, Cython and xxhash.h (libxxhash-dev or pyarrow), then install again",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+bisect_ts = _twin.bisect_ts
+build_tag_run = _twin.build_tag_run
+check_tag_run = _twin.check_tag_run
+count_live = _twin.count_live
+evict_prefix = _twin.evict_prefix
+find_frame = _twin.find_frame
+first_live = _twin.first_live
+frames_to_segment = _twin.frames_to_segment
+index_frames = _twin.index_frames
+index_segment = _twin.index_segment
+lookup_tag_run = _twin.lookup_tag_run
+match_tags = _twin.match_tags
+merge_tag_runs = _twin.merge_tag_runs
+parse_batch = _twin.parse_batch
+project_records = _twin.project_records
+scan_frames = _twin.scan_frames
+stamp_batch = _twin.stamp_batch
+summarize_idx = _twin.summarize_idx
+xxh3_64 = _twin.xxh3_64
+
+__all__ = [
+    "DELETED_BYTE",
+    "FLAG_BATCH_OPEN",
+    "FLAG_DELETED",
+    "FLAG_DURABLE",
+    "FLAG_META",
+    "FLAG_NODE",
+    "FLAG_TAG",
+    "FRAME_OVERHEAD_BYTES",
+    "IDX_ENTRY_BYTES",
+    "IMPLEMENTATION",
+    "MATCH_EQ",
+    "MATCH_PREFIX",
+    "SEGMENT_LAYOUT",
+    "WAL_LAYOUT",
+    "Batch",
+    "Buffer",
+    "IdxSummary",
+    "Match",
+    "Projection",
+    "Run",
+    "Scan",
+    "bisect_ts",
+    "build_tag_run",
+    "check_tag_run",
+    "count_live",
+    "evict_prefix",
+    "find_frame",
+    "first_live",
+    "frames_to_segment",
+    "index_frames",
+    "index_segment",
+    "lookup_tag_run",
+    "match_tags",
+    "merge_tag_runs",
+    "parse_batch",
+    "project_records",
+    "scan_frames",
+    "stamp_batch",
+    "summarize_idx",
+    "xxh3_64",
+]

@@ -1,0 +1,55 @@
+"""The values the kernel returns.
+
+They are msgspec structs because those are made in C: a batch of one record must stay cheap.
+"""
+
+import msgspec
+
+from topics.kernel.layout import Run
+
+
+class Batch(msgspec.Struct):
+    """The WAL frames of one write, not yet stamped with topic, seq, time and checksum.
+
+    `idx` has one 20-byte entry a frame, offsets counted from the first byte of `frames`.
+    """
+
+    frames: bytearray
+    idx: bytearray
+    count: int
+    payload_bytes: int
+    envelope: dict[str, bytes]
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What a stretch of WAL holds, up to its end or its first bad frame.
+
+    `end` is behind the last whole batch, `stopped` where reading ended. `clean` means that it
+    ended at `stop`, at a zero length, or at fewer than four zero bytes.
+    """
+
+    runs: list[Run]
+    end: int
+    stopped: int
+    clean: bool
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """Records as reply JSON, comma-joined; `stop` is behind the last entry looked at."""
+
+    json: bytes
+    count: int
+    stop: int
+
+
+class IdxSummary(msgspec.Struct, frozen=True):
+    """One pass over an idx. The sums stop before `bad_index`, which is -1 for a sound one."""
+
+    entries: int
+    live_records: int
+    live_bytes: int
+    tagged_records: int
+    first_ts: int
+    last_ts: int
+    data_end: int
+    bad_index: int

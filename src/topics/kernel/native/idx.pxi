@@ -1,0 +1,130 @@
+# Questions that the 20-byte entries answer without looking at a frame.
+
+
+cdef const uint8_t* open_entries(
+    object idx, Py_ssize_t start, Py_ssize_t stop, Py_buffer* view
+) except NULL:
+    """Export an idx and check the range; the caller releases the view."""
+    PyObject_GetBuffer(idx, view, PyBUF_SIMPLE)
+    try:
+        check_range(start, stop, view.len // IDX_ENTRY)
+    except ValueError:
+        PyBuffer_Release(view)
+        raise
+    # An empty buffer may be at NULL, which would read as an error here.
+    return <const uint8_t*> view.buf if view.buf != NULL else <const uint8_t*> view
+
+
+def count_live(idx, Py_ssize_t start, Py_ssize_t stop):
+    cdef Py_buffer view
+    cdef const uint8_t* entries = open_entries(idx, start, stop, &view)
+    cdef Py_ssize_t i
+    cdef Py_ssize_t records = 0
+    cdef int64_t size_sum = 0
+    for i in range(start, stop):
+        if not entries[i * IDX_ENTRY + 16] & FLAG_DELETED:
+            records += 1
+            size_sum += <int64_t> load_u32(entries + i * IDX_ENTRY + 4) - FRAME_OVERHEAD
+    PyBuffer_Release(&view)
+    return records, size_sum
+
+
+def first_live(idx, Py_ssize_t start, Py_ssize_t stop):
+    cdef Py_buffer view
+    cdef const uint8_t* entries = open_entries(idx, start, stop, &view)
+    while start < stop and entries[start * IDX_ENTRY + 16] & FLAG_DELETED:
+        start += 1
+    PyBuffer_Release(&view)
+    return start
+
+
+def evict_prefix(
+    idx, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t need_records, Py_ssize_t need_bytes
+):
+    cdef Py_buffer view
+    cdef const uint8_t* entries = open_entries(idx, start, stop, &view)
+    cdef Entry entry
+    cdef Py_ssize_t i = start
+    cdef Py_ssize_t index = start
+    cdef Py_ssize_t records = 0
+    cdef int64_t size_sum = 0
+    while i < stop and (records < need_records or size_sum < need_bytes):
+        entry = load_entry(entries, i)
+        i += 1
+        if not entry.flags & FLAG_DELETED:
+            index = i
+            records += 1
+            size_sum += <int64_t> entry.size - FRAME_OVERHEAD
+    PyBuffer_Release(&view)
+    return index, records, size_sum
+
+
+def bisect_ts(idx, Py_ssize_t start, Py_ssize_t stop, ts):
+    cdef Py_buffer view
+    cdef uint64_t wanted = 0 if ts < 0 else ts
+    cdef const uint8_t* entries = open_entries(idx, start, stop, &view)
+    cdef Py_ssize_t low = start
+    cdef Py_ssize_t high = stop
+    cdef Py_ssize_t middle
+    while low < high:
+        middle = low + (high - low) // 2
+        if load_u64(entries + middle * IDX_ENTRY + 8) < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    PyBuffer_Release(&view)
+    return low
+
+
+cdef struct Summary:
+    Py_ssize_t entries
+    Py_ssize_t live_records
+    int64_t live_bytes
+    Py_ssize_t tagged_records
+    uint64_t first_ts
+    uint64_t last_ts
+    uint64_t data_end
+    Py_ssize_t bad_index
+
+
+cdef void summarize(const uint8_t* idx, Summary* sums) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef Entry entry
+    cdef bint deleted
+    for i in range(sums.entries):
+        entry = load_entry(idx, i)
+        deleted = entry.flags & FLAG_DELETED != 0
+        if (
+            entry.offset != sums.data_end
+            or entry.ts < sums.last_ts
+            or load_u32(idx + i * IDX_ENTRY + 16) >> 8
+            or (entry.size < FRAME_OVERHEAD and not (deleted and entry.size == 0))
+        ):
+            sums.bad_index = i
+            return
+        if i == 0:
+            sums.first_ts = entry.ts
+        sums.last_ts = entry.ts
+        sums.data_end += entry.size
+        if not deleted:
+            sums.live_records += 1
+            sums.live_bytes += <int64_t> entry.size - FRAME_OVERHEAD
+            sums.tagged_records += entry.flags & FLAG_TAG
+
+
+def summarize_idx(idx):
+    cdef Py_buffer view
+    cdef Summary sums
+    PyObject_GetBuffer(idx, &view, PyBUF_SIMPLE)
+    sums.entries = view.len // IDX_ENTRY
+    sums.bad_index = sums.entries if view.len % IDX_ENTRY else -1
+    sums.live_records = sums.tagged_records = 0
+    sums.live_bytes = 0
+    sums.first_ts = sums.last_ts = sums.data_end = 0
+    with nogil:
+        summarize(<const uint8_t*> view.buf, &sums)
+    PyBuffer_Release(&view)
+    return IdxSummary(
+        sums.entries, sums.live_records, sums.live_bytes, sums.tagged_records,
+        sums.first_ts, sums.last_ts, sums.data_end, sums.bad_index,
+    )

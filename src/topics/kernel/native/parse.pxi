@@ -1,0 +1,629 @@
+# From a request body to unstamped WAL frames, in two passes: the first checks the grammar and
+# notes where each field lies, the second copies into buffers of the exact size.
+
+cdef enum:
+    META_KEYS_MAX = 64
+    # What fits here is parsed without malloc; most requests do.
+    LOCAL_RECORDS = 8
+    LOCAL_MEMBERS = 8
+
+    FIELD_UNKNOWN = 0
+    FIELD_DATA = 1
+    FIELD_TAG = 2
+    FIELD_NODE = 3
+    FIELD_META = 4
+    FIELD_RECORDS = 5
+
+    TEXT_ABSENT = 0
+    TEXT_PLAIN = 1
+    TEXT_ESCAPED = 2
+    TEXT_OWNED = 3
+    TEXT_NO_STRING = 4
+
+    META_ABSENT = 0
+    META_OBJECT = 1
+    META_NO_OBJECT = 2
+
+    RECORDS_MISSING = -1
+    RECORDS_NO_ARRAY = -2
+
+cdef int NOT_AN_OBJECT = _refusals.NOT_AN_OBJECT
+cdef int NO_RECORDS = _refusals.NO_RECORDS
+cdef int RECORDS_NOT_AN_ARRAY = _refusals.RECORDS_NOT_AN_ARRAY
+cdef int RECORDS_EMPTY = _refusals.RECORDS_EMPTY
+cdef int TOO_MANY_RECORDS = _refusals.TOO_MANY_RECORDS
+cdef int DEFAULT_NODE_NOT_A_STRING = _refusals.DEFAULT_NODE_NOT_A_STRING
+cdef int RECORD_NOT_AN_OBJECT = _refusals.RECORD_NOT_AN_OBJECT
+cdef int NO_DATA = _refusals.NO_DATA
+cdef int TAG_NOT_A_STRING = _refusals.TAG_NOT_A_STRING
+cdef int NODE_NOT_A_STRING = _refusals.NODE_NOT_A_STRING
+cdef int META_NOT_AN_OBJECT = _refusals.META_NOT_AN_OBJECT
+cdef int META_TOO_MANY_KEYS = _refusals.META_TOO_MANY_KEYS
+cdef int META_TOO_LONG = _refusals.META_TOO_LONG
+cdef int RECORD_TOO_LARGE = _refusals.RECORD_TOO_LARGE
+cdef int BATCH_TOO_WIDE = _refusals.BATCH_TOO_WIDE
+cdef int OUT_OF_MEMORY = -1
+
+cdef struct Text:
+    const uint8_t* at
+    uint64_t size
+    int kind
+
+cdef struct Record:
+    const uint8_t* data
+    uint64_t data_len
+    const uint8_t* meta
+    uint64_t meta_len
+    Text tag
+    Text node
+    uint32_t meta_keys
+    uint8_t meta_kind
+    bint is_object
+
+cdef struct Member:
+    const uint8_t* key
+    const uint8_t* key_end
+    const uint8_t* value
+    const uint8_t* value_end
+
+cdef struct Limits:
+    Py_ssize_t records
+    uint64_t record_bytes
+    uint64_t meta_bytes
+    uint64_t tag_bytes
+    uint64_t node_bytes
+
+cdef struct Body:
+    const uint8_t* start
+    const uint8_t* end
+    Fault fault
+    Py_ssize_t count
+    Text node
+    Record* records
+    Py_ssize_t records_size
+    Member* members
+    Py_ssize_t members_count
+    Py_ssize_t members_size
+    # What a semantic check found, and how large the frames will be.
+    Py_ssize_t where
+    uint64_t limit
+    uint64_t frames_bytes
+    Limits limits
+    Record local_records[LOCAL_RECORDS]
+    Member local_members[LOCAL_MEMBERS]
+
+
+cdef void open_body(Body* body, const uint8_t* start, Py_ssize_t size) noexcept nogil:
+    body.start = start
+    body.end = start + size
+    body.fault.reason = 0
+    body.count = RECORDS_MISSING
+    body.node.kind = TEXT_ABSENT
+    body.records = body.local_records
+    body.records_size = LOCAL_RECORDS
+    body.members = body.local_members
+    body.members_count = 0
+    body.members_size = LOCAL_MEMBERS
+    body.where = 0
+    body.limit = 0
+    body.frames_bytes = 0
+
+
+cdef void close_text(Text* text) noexcept nogil:
+    if text.kind == TEXT_OWNED:
+        free(<void*> text.at)
+        text.kind = TEXT_ABSENT
+
+
+cdef Py_ssize_t kept_records(const Body* body) noexcept nogil:
+    """How many records are noted: not one more than allowed."""
+    if body.count < 0:
+        return 0
+    return body.count if body.count < body.limits.records else max(body.limits.records, 0)
+
+
+cdef void close_body(Body* body) noexcept nogil:
+    cdef Py_ssize_t i
+    close_text(&body.node)
+    for i in range(kept_records(body)):
+        close_text(&body.records[i].tag)
+        close_text(&body.records[i].node)
+    if body.records != body.local_records:
+        free(body.records)
+    if body.members != body.local_members:
+        free(body.members)
+
+
+cdef void* grow(
+    void* items, void* local_items, Py_ssize_t* size, size_t item_bytes
+) noexcept nogil:
+    """Double an array that may still be the local one; NULL without memory, the old one stays."""
+    cdef Py_ssize_t new_size = size[0] * 2
+    cdef void* grown
+    if items != local_items:
+        grown = realloc(items, new_size * item_bytes)
+    else:
+        new_size = size[0] * 8
+        grown = malloc(new_size * item_bytes)
+        if grown != NULL:
+            memcpy(grown, items, size[0] * item_bytes)
+    if grown != NULL:
+        size[0] = new_size
+    return grown
+
+
+cdef Record* next_record(Body* body) noexcept nogil:
+    """Room for record number `count`; NULL without memory."""
+    cdef void* grown
+    if body.count == body.records_size:
+        grown = grow(body.records, body.local_records, &body.records_size, sizeof(Record))
+        if grown == NULL:
+            return NULL
+        body.records = <Record*> grown
+    return body.records + body.count
+
+
+cdef Member* next_member(Body* body) noexcept nogil:
+    cdef void* grown
+    if body.members_count == body.members_size:
+        grown = grow(body.members, body.local_members, &body.members_size, sizeof(Member))
+        if grown == NULL:
+            return NULL
+        body.members = <Member*> grown
+    body.members_count += 1
+    return body.members + body.members_count - 1
+
+
+cdef inline int name_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
+    if size == 4:
+        if memcmp(at, b"data", 4) == 0:
+            return FIELD_DATA
+        if memcmp(at, b"node", 4) == 0:
+            return FIELD_NODE
+        if memcmp(at, b"meta", 4) == 0:
+            return FIELD_META
+    elif size == 3:
+        if memcmp(at, b"tag", 3) == 0:
+            return FIELD_TAG
+    elif size == 7:
+        if memcmp(at, b"records", 7) == 0:
+            return FIELD_RECORDS
+    return FIELD_UNKNOWN
+
+
+cdef int name_escaped_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
+    """Keys may be written with escapes; the longest name has 7 letters, 6 bytes each."""
+    cdef uint8_t name[42]
+    cdef Py_ssize_t decoded
+    if size > 42:
+        return FIELD_UNKNOWN
+    decoded = unescape(at, at + size, name)
+    return FIELD_UNKNOWN if decoded < 0 else name_field(name, decoded)
+
+
+cdef inline const uint8_t* read_field_name(
+    const uint8_t* at, const uint8_t* end, int* field, const uint8_t** key_end, Fault* fault
+) noexcept nogil:
+    cdef bint escaped
+    cdef const uint8_t* behind = skip_key(at, end, key_end, &escaped, fault)
+    if behind == NULL:
+        return NULL
+    if escaped:
+        field[0] = name_escaped_field(at + 1, key_end[0] - at - 2)
+    else:
+        field[0] = name_field(at + 1, key_end[0] - at - 2)
+    return behind
+
+
+cdef inline const uint8_t* read_text(
+    const uint8_t* at, const uint8_t* end, int depth, Text* text, Fault* fault
+) noexcept nogil:
+    cdef bint escaped
+    cdef const uint8_t* behind
+    if at < end and at[0] == c'"':
+        behind = skip_string(at, end, &escaped)
+        if behind == NULL:
+            return fail(fault, NOT_A_VALUE, at)
+        text.kind = TEXT_ESCAPED if escaped else TEXT_PLAIN
+        text.at = at + 1
+        text.size = behind - at - 2
+        return behind
+    behind = skip_value(at, end, depth, fault)
+    if behind != NULL:
+        text.kind = TEXT_ABSENT if at[0] == c"n" else TEXT_NO_STRING
+    return behind
+
+
+cdef inline const uint8_t* read_meta(
+    const uint8_t* at, const uint8_t* end, Record* record, Fault* fault
+) noexcept nogil:
+    cdef uint64_t keys
+    cdef const uint8_t* behind
+    if at < end and at[0] == c"{":
+        behind = skip_members(at, end, 4, &keys, fault)
+        if behind != NULL:
+            record.meta_kind = META_OBJECT
+            record.meta_keys = <uint32_t> min_u64(keys, META_KEYS_MAX + 1)
+            record.meta = at
+            record.meta_len = behind - at
+        return behind
+    behind = skip_value(at, end, 3, fault)
+    if behind != NULL:
+        record.meta_kind = META_ABSENT if at[0] == c"n" else META_NO_OBJECT
+    return behind
+
+
+cdef const uint8_t* read_record(
+    const uint8_t* at, const uint8_t* end, Record* record, Fault* fault
+) noexcept nogil:
+    """Note the fields of one element of `records`, whatever it is."""
+    cdef const uint8_t* key_end
+    cdef const uint8_t* value
+    cdef int field
+    cdef bint closed = False
+    record.data = NULL
+    record.tag.kind = record.node.kind = TEXT_ABSENT
+    record.meta_kind = META_ABSENT
+    record.is_object = at < end and at[0] == c"{"
+    if not record.is_object:
+        return skip_value(at, end, 2, fault)
+    at = skip_ws(at + 1, end)
+    if at < end and at[0] == c"}":
+        return at + 1
+    while not closed:
+        value = read_field_name(at, end, &field, &key_end, fault)
+        if value == NULL:
+            return NULL
+        if field == FIELD_TAG:
+            at = read_text(value, end, 3, &record.tag, fault)
+        elif field == FIELD_NODE:
+            at = read_text(value, end, 3, &record.node, fault)
+        elif field == FIELD_META:
+            at = read_meta(value, end, record, fault)
+        else:
+            at = skip_value(value, end, 3, fault)
+            if field == FIELD_DATA and at != NULL:
+                record.data = value
+                record.data_len = at - value
+        if at == NULL:
+            return NULL
+        at = skip_separator(at, end, c"}", NOT_A_MEMBER_END, &closed, fault)
+        if at == NULL:
+            return NULL
+    return at
+
+
+cdef const uint8_t* read_records(const uint8_t* at, Body* body) noexcept nogil:
+    cdef const uint8_t* end = body.end
+    cdef Record surplus
+    cdef Record* record
+    cdef bint closed = False
+    if at == end or at[0] != c"[":
+        body.count = RECORDS_NO_ARRAY
+        return skip_value(at, end, 1, &body.fault)
+    body.count = 0
+    at = skip_ws(at + 1, end)
+    if at < end and at[0] == c"]":
+        return at + 1
+    while not closed:
+        record = &surplus
+        if body.count < body.limits.records:
+            record = next_record(body)
+            if record == NULL:
+                return fail(&body.fault, OUT_OF_MEMORY, at)
+        at = read_record(at, end, record, &body.fault)
+        if at == NULL:
+            return NULL
+        body.count += 1
+        at = skip_separator(at, end, c"]", NOT_AN_ELEMENT_END, &closed, &body.fault)
+        if at == NULL:
+            return NULL
+    return at
+
+
+cdef const uint8_t* read_top(const uint8_t* at, Body* body) noexcept nogil:
+    """Read the members of the top-level object; the cursor stands on its brace."""
+    cdef const uint8_t* end = body.end
+    cdef const uint8_t* key_end
+    cdef const uint8_t* value
+    cdef Member* member
+    cdef int field
+    cdef bint closed = False
+    at = skip_ws(at + 1, end)
+    if at < end and at[0] == c"}":
+        return at + 1
+    while not closed:
+        value = read_field_name(at, end, &field, &key_end, &body.fault)
+        if value == NULL:
+            return NULL
+        if field == FIELD_RECORDS:
+            at = read_records(value, body)
+        elif field == FIELD_NODE:
+            at = read_text(value, end, 1, &body.node, &body.fault)
+        else:
+            member = next_member(body)
+            if member == NULL:
+                return fail(&body.fault, OUT_OF_MEMORY, at)
+            member.key = at
+            member.key_end = key_end
+            member.value = value
+            at = skip_value(value, end, 1, &body.fault)
+            member.value_end = at
+        if at == NULL:
+            return NULL
+        at = skip_separator(at, end, c"}", NOT_A_MEMBER_END, &closed, &body.fault)
+        if at == NULL:
+            return NULL
+    return at
+
+
+cdef void read_body(Body* body) noexcept nogil:
+    """The first pass: grammar."""
+    cdef const uint8_t* at = skip_ws(body.start, body.end)
+    cdef bint is_object = at < body.end and at[0] == c"{"
+    at = read_top(at, body) if is_object else skip_value(at, body.end, 0, &body.fault)
+    if at == NULL:
+        return
+    at = skip_ws(at, body.end)
+    if at != body.end:
+        fail(&body.fault, TRAILING, at)
+    elif not is_object:
+        fail(&body.fault, NOT_AN_OBJECT, body.start)
+
+
+cdef int check_text(Text* text, uint64_t size_max, int not_a_string, Body* body) noexcept nogil:
+    """0, or the reason; the two reasons behind `not_a_string` are the other faults of a text."""
+    cdef uint8_t* decoded
+    cdef Py_ssize_t size
+    if text.kind == TEXT_ABSENT:
+        return 0
+    if text.kind == TEXT_NO_STRING:
+        return not_a_string
+    if text.kind == TEXT_ESCAPED:
+        decoded = <uint8_t*> malloc(text.size)
+        if decoded == NULL:
+            return OUT_OF_MEMORY
+        size = unescape(text.at, text.at + text.size, decoded)
+        text.at = decoded
+        text.kind = TEXT_OWNED
+        if size < 0:
+            return not_a_string + 1
+        text.size = size
+    if text.size > size_max:
+        body.limit = size_max
+        return not_a_string + 2
+    return 0
+
+
+cdef int check_meta(const Record* record, Body* body) noexcept nogil:
+    if record.meta_kind == META_ABSENT:
+        return 0
+    if record.meta_kind == META_NO_OBJECT:
+        return META_NOT_AN_OBJECT
+    if record.meta_keys > META_KEYS_MAX:
+        body.limit = META_KEYS_MAX
+        return META_TOO_MANY_KEYS
+    if record.meta_len > body.limits.meta_bytes:
+        body.limit = body.limits.meta_bytes
+        return META_TOO_LONG
+    return 0
+
+
+cdef inline uint64_t payload_len(const Record* record) noexcept nogil:
+    if record.meta_kind == META_OBJECT:
+        return SIZE_BYTES + record.data_len + record.meta_len
+    return record.data_len
+
+
+cdef inline const Text* node_of(const Record* record, const Body* body) noexcept nogil:
+    return &body.node if record.node.kind == TEXT_ABSENT else &record.node
+
+
+cdef inline uint64_t text_len(const Text* text) noexcept nogil:
+    return 0 if text.kind == TEXT_ABSENT else text.size
+
+
+cdef inline uint64_t frame_bytes(const Record* record, const Body* body) noexcept nogil:
+    return (
+        FRAME_OVERHEAD
+        + text_len(node_of(record, body))
+        + text_len(&record.tag)
+        + payload_len(record)
+    )
+
+
+cdef int check_record(Record* record, Body* body) noexcept nogil:
+    cdef int reason
+    cdef uint64_t size
+    if not record.is_object:
+        return RECORD_NOT_AN_OBJECT
+    if record.data == NULL:
+        return NO_DATA
+    reason = check_text(&record.tag, body.limits.tag_bytes, TAG_NOT_A_STRING, body)
+    if reason:
+        return reason
+    reason = check_text(&record.node, body.limits.node_bytes, NODE_NOT_A_STRING, body)
+    if reason:
+        return reason
+    reason = check_meta(record, body)
+    if reason:
+        return reason
+    size = record.data_len
+    if record.meta_kind == META_OBJECT:
+        size += record.meta_len
+    if size > body.limits.record_bytes:
+        body.limit = body.limits.record_bytes
+        return RECORD_TOO_LARGE
+    body.frames_bytes += frame_bytes(record, body)
+    if body.frames_bytes > U32_MAX:
+        body.where = 0
+        body.limit = U32_MAX
+        return BATCH_TOO_WIDE
+    return 0
+
+
+cdef int check_body(Body* body) noexcept nogil:
+    """Between the passes: everything but grammar, in the order of topics.kernel.refusals."""
+    cdef int reason
+    cdef Py_ssize_t i
+    if body.count == RECORDS_MISSING:
+        return NO_RECORDS
+    if body.count == RECORDS_NO_ARRAY:
+        return RECORDS_NOT_AN_ARRAY
+    if body.count == 0:
+        return RECORDS_EMPTY
+    if body.count > body.limits.records:
+        body.where = body.count
+        body.limit = body.limits.records
+        return TOO_MANY_RECORDS
+    reason = check_text(&body.node, body.limits.node_bytes, DEFAULT_NODE_NOT_A_STRING, body)
+    if reason:
+        return reason
+    for i in range(body.count):
+        body.where = i
+        reason = check_record(body.records + i, body)
+        if reason:
+            return reason
+    return 0
+
+
+cdef inline uint8_t* put(uint8_t* out, const uint8_t* at, uint64_t size) noexcept nogil:
+    memcpy(out, at, size)
+    return out + size
+
+
+cdef uint8_t* encode_frame(
+    uint8_t* out, const Record* record, const Body* body, uint8_t flags, uint8_t* idx_flags
+) noexcept nogil:
+    cdef const Text* node = node_of(record, body)
+    cdef const Text* tag = &record.tag
+    cdef uint64_t size = payload_len(record)
+    cdef uint64_t node_len = text_len(node)
+    cdef uint64_t tag_len = text_len(tag)
+    idx_flags[0] = (
+        (FLAG_TAG if tag.kind != TEXT_ABSENT else 0)
+        | (FLAG_NODE if node.kind != TEXT_ABSENT else 0)
+        | (FLAG_META if record.meta_kind == META_OBJECT else 0)
+    )
+    store_u32(out, <uint32_t> (FRAME_OVERHEAD - SIZE_BYTES + node_len + tag_len + size))
+    out[4] = FRAME_APPEND
+    out[5] = flags | idx_flags[0]
+    store_u64(out + 6, 0)
+    store_u64(out + 14, 0)
+    store_u64(out + 22, 0)
+    store_u16(out + 30, <uint16_t> node_len)
+    store_u16(out + 32, <uint16_t> tag_len)
+    store_u32(out + 34, <uint32_t> size)
+    out += 38
+    if node_len:
+        out = put(out, node.at, node_len)
+    if tag_len:
+        out = put(out, tag.at, tag_len)
+    if record.meta_kind == META_OBJECT:
+        store_u32(out, <uint32_t> record.data_len)
+        out = put(out + SIZE_BYTES, record.data, record.data_len)
+        out = put(out, record.meta, record.meta_len)
+    else:
+        out = put(out, record.data, record.data_len)
+    store_u64(out, 0)
+    return out + CHECKSUM_BYTES
+
+
+cdef void encode_body(const Body* body, uint8_t* frames, uint8_t* idx) noexcept nogil:
+    """The second pass: copy. The frames take exactly `frames_bytes`, as `check_body` added up."""
+    cdef uint8_t* out = frames
+    cdef uint8_t* behind
+    cdef uint8_t idx_flags
+    cdef uint8_t open_flag
+    cdef Py_ssize_t i
+    for i in range(body.count):
+        open_flag = FLAG_BATCH_OPEN if i + 1 < body.count else 0
+        behind = encode_frame(out, body.records + i, body, open_flag, &idx_flags)
+        store_entry(idx, <uint32_t> (out - frames), <uint32_t> (behind - out), 0, idx_flags)
+        idx += IDX_ENTRY
+        out = behind
+
+
+cdef object slice_bytes(const uint8_t* at, const uint8_t* end):
+    return PyBytes_FromStringAndSize(<const char*> at, end - at)
+
+
+cdef dict build_envelope(const Body* body):
+    cdef dict envelope = {}
+    cdef const Member* member
+    cdef Py_ssize_t i
+    for i in range(body.members_count):
+        member = body.members + i
+        key = _decode_string(slice_bytes(member.key, member.key_end))
+        envelope[key] = slice_bytes(member.value, member.value_end)
+    return envelope
+
+
+cdef int raise_refusal(int reason, Py_ssize_t where, uint64_t limit) except -1:
+    if reason == OUT_OF_MEMORY:
+        raise MemoryError
+    raise _refusal(reason, where, limit)
+
+
+cdef object build_batch(Body* body):
+    cdef bint large = body.end - body.start >= GIL_BYTES
+    cdef int reason
+    cdef object frames
+    cdef object idx
+    cdef uint8_t* frames_at
+    cdef uint8_t* idx_at
+    if large:
+        with nogil:
+            read_body(body)
+    else:
+        read_body(body)
+    if body.fault.reason:
+        raise_refusal(
+            body.fault.reason,
+            body.fault.at - body.start,
+            JSON_DEPTH_MAX if body.fault.reason == TOO_DEEP else 0,
+        )
+    reason = check_body(body)
+    if reason:
+        raise_refusal(reason, body.where, body.limit)
+    frames = PyByteArray_FromStringAndSize(NULL, body.frames_bytes)
+    idx = PyByteArray_FromStringAndSize(NULL, body.count * IDX_ENTRY)
+    frames_at = <uint8_t*> PyByteArray_AS_STRING(frames)
+    idx_at = <uint8_t*> PyByteArray_AS_STRING(idx)
+    if large:
+        with nogil:
+            encode_body(body, frames_at, idx_at)
+    else:
+        encode_body(body, frames_at, idx_at)
+    return Batch(
+        frames,
+        idx,
+        body.count,
+        body.frames_bytes - <uint64_t> FRAME_OVERHEAD * body.count,
+        build_envelope(body),
+    )
+
+
+def parse_batch(
+    body,
+    *,
+    Py_ssize_t max_records,
+    Py_ssize_t max_record_bytes,
+    Py_ssize_t max_meta_bytes,
+    Py_ssize_t max_tag_bytes,
+    Py_ssize_t max_node_bytes,
+):
+    cdef Py_buffer view
+    cdef Body parsed
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    open_body(&parsed, <const uint8_t*> view.buf, view.len)
+    parsed.limits.records = max_records
+    parsed.limits.record_bytes = min_u64(max(max_record_bytes, 0), U32_MAX - SIZE_BYTES)
+    parsed.limits.meta_bytes = max(max_meta_bytes, 0)
+    parsed.limits.tag_bytes = min_u64(max(max_tag_bytes, 0), U16_MAX)
+    parsed.limits.node_bytes = min_u64(max(max_node_bytes, 0), U16_MAX)
+    try:
+        return build_batch(&parsed)
+    finally:
+        close_body(&parsed)
+        PyBuffer_Release(&view)

@@ -1,0 +1,218 @@
+# WAL frames become segment frames, and a segment's idx is built again from its frames.
+
+cdef enum:
+    CONVERTED = 0
+    CONVERT_BAD_FRAME = 1
+    CONVERT_TOO_WIDE = 2
+    CONVERT_MOVED = 3
+
+cdef uint64_t SEGMENT_ENTRIES_MAX = 0xFFFFFFFF // 46
+
+cdef struct Conversion:
+    const uint8_t* frames
+    uint64_t frames_bytes
+    const uint8_t* idx
+    Py_ssize_t start
+    Py_ssize_t stop
+    uint64_t base
+    uint64_t data_bytes
+    uint8_t* data
+    uint8_t* data_idx
+    uint32_t bad_offset
+
+
+cdef int measure(Conversion* work) noexcept nogil:
+    """Check shape and checksum of every source frame, and add up what they take."""
+    cdef Py_ssize_t i
+    cdef Entry entry
+    cdef Frame frame
+    work.data_bytes = 0
+    for i in range(work.start, work.stop):
+        entry = load_entry(work.idx, i)
+        if work.base + work.data_bytes + entry.size > U32_MAX:
+            return CONVERT_TOO_WIDE
+        if entry.size == 0 and entry.flags & FLAG_DELETED:
+            continue
+        work.bad_offset = entry.offset
+        if not frame_of_entry(work.frames, work.frames_bytes, 0, &entry, WAL_LAYOUT, &frame):
+            return CONVERT_BAD_FRAME
+        if not is_intact(&frame):
+            return CONVERT_BAD_FRAME
+        work.data_bytes += entry.size
+    return CONVERTED
+
+
+cdef void put_segment_frame(uint8_t* out, const Frame* frame, bint deleted) noexcept nogil:
+    cdef uint64_t hashed = frame.size - SIZE_BYTES - CHECKSUM_BYTES - 1
+    store_u32(out, load_u32(frame.start))
+    out += SIZE_BYTES
+    out[0] = frame.flags & ~FLAG_BATCH_OPEN
+    memcpy(out + 1, frame.start + SIZE_BYTES + 2, hashed - 1)
+    store_u64(out + hashed, XXH3_64bits(out, hashed))
+    out[hashed + CHECKSUM_BYTES] = DELETED_BYTE if deleted else 0
+
+
+cdef int convert(Conversion* work) noexcept nogil:
+    """Write what `measure` added up; sizes that moved since are refused, not trusted."""
+    cdef Py_ssize_t i
+    cdef Entry entry
+    cdef Frame frame
+    cdef bint deleted
+    cdef uint64_t used = 0
+    cdef uint8_t* idx = work.data_idx
+    for i in range(work.start, work.stop):
+        entry = load_entry(work.idx, i)
+        deleted = entry.flags & FLAG_DELETED != 0
+        if entry.size == 0 and deleted:
+            store_entry(
+                idx, <uint32_t> (work.base + used), 0, entry.ts,
+                entry.flags & (IDX_FLAGS | FLAG_DELETED),
+            )
+        else:
+            work.bad_offset = entry.offset
+            if not frame_of_entry(work.frames, work.frames_bytes, 0, &entry, WAL_LAYOUT, &frame):
+                return CONVERT_MOVED
+            if used + frame.size > work.data_bytes:
+                return CONVERT_MOVED
+            put_segment_frame(work.data + used, &frame, deleted)
+            store_entry(
+                idx, <uint32_t> (work.base + used), <uint32_t> frame.size, frame.ts,
+                frame.flags & IDX_FLAGS | (FLAG_DELETED if deleted else 0),
+            )
+            used += frame.size
+        idx += IDX_ENTRY
+    return CONVERTED if used == work.data_bytes else CONVERT_MOVED
+
+
+cdef int check_conversion(int outcome, Conversion* work) except -1:
+    if outcome == CONVERT_TOO_WIDE:
+        raise ValueError(
+            f"{work.stop - work.start} frames from byte {work.base} on do not fit a segment"
+        )
+    if outcome != CONVERTED:
+        raise damaged("the WAL frame", work.bad_offset)
+    return 0
+
+
+cdef tuple build_segment(Conversion* work):
+    cdef int outcome
+    with nogil:
+        outcome = measure(work)
+    check_conversion(outcome, work)
+    data = PyByteArray_FromStringAndSize(NULL, work.data_bytes)
+    idx = PyByteArray_FromStringAndSize(NULL, (work.stop - work.start) * IDX_ENTRY)
+    work.data = <uint8_t*> PyByteArray_AS_STRING(data)
+    work.data_idx = <uint8_t*> PyByteArray_AS_STRING(idx)
+    with nogil:
+        outcome = convert(work)
+    check_conversion(outcome, work)
+    return data, idx
+
+
+def frames_to_segment(frames, idx, Py_ssize_t start, Py_ssize_t stop, *, Py_ssize_t base):
+    cdef Py_buffer frames_view
+    cdef Py_buffer idx_view
+    cdef Conversion work
+    PyObject_GetBuffer(frames, &frames_view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(idx, &idx_view, PyBUF_SIMPLE)
+        try:
+            check_range(start, stop, idx_view.len // IDX_ENTRY)
+            check_range(0, base, <Py_ssize_t> U32_MAX)
+            work.frames = <const uint8_t*> frames_view.buf
+            work.frames_bytes = frames_view.len
+            work.idx = <const uint8_t*> idx_view.buf
+            work.start = start
+            work.stop = stop
+            work.base = base
+            return build_segment(&work)
+        finally:
+            PyBuffer_Release(&idx_view)
+    finally:
+        PyBuffer_Release(&frames_view)
+
+
+cdef struct Reindex:
+    const uint8_t* data
+    uint64_t data_bytes
+    uint64_t at
+    uint64_t first_seq
+    uint8_t* idx
+    uint64_t count
+    uint64_t size
+    bint whole
+
+
+cdef bint reserve_entries(Reindex* work, uint64_t more) noexcept nogil:
+    cdef uint64_t size = work.size
+    cdef uint8_t* grown
+    if work.count + more <= size:
+        return True
+    size = max(size * 2, work.count + more)
+    grown = <uint8_t*> realloc(work.idx, size * IDX_ENTRY)
+    if grown == NULL:
+        return False
+    work.idx = grown
+    work.size = size
+    return True
+
+
+cdef bint reindex(Reindex* work) noexcept nogil:
+    """Stops at the first frame that is bad; False without memory."""
+    cdef const uint8_t* stop = work.data + min_u64(work.data_bytes, U32_MAX)
+    cdef Frame frame
+    cdef uint64_t hole
+    cdef uint64_t ts = 0
+    cdef uint8_t deleted
+    while work.at < work.data_bytes:
+        if work.at > U32_MAX or not read_frame(
+            work.data + work.at, stop, SEGMENT_LAYOUT, &frame
+        ):
+            return True
+        if frame.seq < work.first_seq or frame.seq - work.first_seq < work.count:
+            return True
+        if frame.seq - work.first_seq >= SEGMENT_ENTRIES_MAX or not is_intact(&frame):
+            return True
+        hole = frame.seq - work.first_seq - work.count
+        if not reserve_entries(work, hole + 1):
+            return False
+        if work.count == 0:
+            ts = frame.ts
+        for _ in range(hole):
+            store_entry(
+                work.idx + work.count * IDX_ENTRY, <uint32_t> work.at, 0, ts, FLAG_DELETED
+            )
+            work.count += 1
+        deleted = FLAG_DELETED if frame.start[frame.size - 1] == DELETED_BYTE else 0
+        store_entry(
+            work.idx + work.count * IDX_ENTRY, <uint32_t> work.at, <uint32_t> frame.size,
+            frame.ts, frame.flags & IDX_FLAGS | deleted,
+        )
+        work.count += 1
+        work.at += frame.size
+        ts = frame.ts
+    work.whole = True
+    return True
+
+
+def index_segment(data, uint64_t first_seq):
+    cdef Py_buffer view
+    cdef Reindex work
+    cdef bint done
+    work.idx = NULL
+    work.at = work.count = work.size = 0
+    work.whole = False
+    work.first_seq = first_seq
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        work.data = <const uint8_t*> view.buf
+        work.data_bytes = view.len
+        with nogil:
+            done = reindex(&work)
+        if not done:
+            raise MemoryError
+        idx = PyByteArray_FromStringAndSize(<char*> work.idx, work.count * IDX_ENTRY)
+        return idx, work.at, 1 if work.whole else 0
+    finally:
+        free(work.idx)
+        PyBuffer_Release(&view)

@@ -1,0 +1,44 @@
+"""The kernel in plain Python: the readable reference, and the fallback without a compiler."""
+
+from topics.kernel.pure.frame import xxh3_64
+from topics.kernel.pure.idx import (
+    bisect_ts,
+    count_live,
+    evict_prefix,
+    first_live,
+    summarize_idx,
+)
+from topics.kernel.pure.parse import parse_batch
+from topics.kernel.pure.project import project_records
+from topics.kernel.pure.scan import find_frame, index_frames, scan_frames
+from topics.kernel.pure.segment import frames_to_segment, index_segment
+from topics.kernel.pure.stamp import stamp_batch
+from topics.kernel.pure.tags import (
+    build_tag_run,
+    check_tag_run,
+    lookup_tag_run,
+    match_tags,
+    merge_tag_runs,
+)
+
+__all__ = [
+    "bisect_ts",
+    "build_tag_run",
+    "check_tag_run",
+    "count_live",
+    "evict_prefix",
+    "find_frame",
+    "first_live",
+    "frames_to_segment",
+    "index_frames",
+    "index_segment",
+    "lookup_tag_run",
+    "match_tags",
+    "merge_tag_runs",
+    "parse_batch",
+    "project_records",
+    "scan_frames",
+    "stamp_batch",
+    "summarize_idx",
+    "xxh3_64",
+]

@@ -1,0 +1,88 @@
+"""Why a request body is refused, in words; both twins take their messages from here.
+
+When a body has several faults, the first in this order decides:
+
+1. the body is not JSON, is nested too deep, or is not an object;
+2. `records` is missing, not an array, or empty; then it has too many records;
+3. the batch-wide `node`;
+4. the first bad record; inside it: shape, `data`, `tag`, `node`, `meta`, its size, and whether
+   the frames up to it still fit in 4 GiB.
+"""
+
+from typing import Final
+
+from topics.errors import BatchTooLarge, RecordTooLarge, RequestError
+
+NOT_A_VALUE: Final = 1
+NOT_A_KEY: Final = 2
+NOT_A_COLON: Final = 3
+NOT_A_MEMBER_END: Final = 4
+NOT_AN_ELEMENT_END: Final = 5
+TRAILING: Final = 6
+TOO_DEEP: Final = 7
+NOT_AN_OBJECT: Final = 8
+NO_RECORDS: Final = 9
+RECORDS_NOT_AN_ARRAY: Final = 10
+RECORDS_EMPTY: Final = 11
+TOO_MANY_RECORDS: Final = 12
+DEFAULT_NODE_NOT_A_STRING: Final = 13
+DEFAULT_NODE_SURROGATE: Final = 14
+DEFAULT_NODE_TOO_LONG: Final = 15
+RECORD_NOT_AN_OBJECT: Final = 16
+NO_DATA: Final = 17
+TAG_NOT_A_STRING: Final = 18
+TAG_SURROGATE: Final = 19
+TAG_TOO_LONG: Final = 20
+NODE_NOT_A_STRING: Final = 21
+NODE_SURROGATE: Final = 22
+NODE_TOO_LONG: Final = 23
+META_NOT_AN_OBJECT: Final = 24
+META_TOO_MANY_KEYS: Final = 25
+META_TOO_LONG: Final = 26
+RECORD_TOO_LARGE: Final = 27
+BATCH_TOO_WIDE: Final = 28
+
+_JSON = "the body is not valid JSON at byte {where}: "
+_RECORD = "record {where}: "
+_SURROGATE = "holds half a surrogate pair: send whole characters"
+
+# {where} is a byte offset or a record index, {limit} the limit that was passed.
+_MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
+    NOT_A_VALUE: (RequestError, _JSON + "expected a whole JSON value"),
+    NOT_A_KEY: (RequestError, _JSON + "expected a quoted key"),
+    NOT_A_COLON: (RequestError, _JSON + "expected ':' after a key"),
+    NOT_A_MEMBER_END: (RequestError, _JSON + "expected ',' or '}}' after a member"),
+    NOT_AN_ELEMENT_END: (RequestError, _JSON + "expected ',' or ']' after an element"),
+    TRAILING: (RequestError, _JSON + "expected nothing behind the object"),
+    TOO_DEEP: (RequestError, "the body is nested deeper than {limit} at byte {where}: flatten it"),
+    NOT_AN_OBJECT: (RequestError, "the body must be a JSON object with a 'records' array"),
+    NO_RECORDS: (RequestError, "'records' is missing: send an array of at least one record"),
+    RECORDS_NOT_AN_ARRAY: (RequestError, "'records' must be an array of records"),
+    RECORDS_EMPTY: (RequestError, "'records' is empty: send at least one record"),
+    TOO_MANY_RECORDS: (BatchTooLarge, "'records' holds {where}, the limit is {limit}: split it"),
+    DEFAULT_NODE_NOT_A_STRING: (RequestError, "'node' must be a string or null"),
+    DEFAULT_NODE_SURROGATE: (RequestError, f"'node' {_SURROGATE}"),
+    DEFAULT_NODE_TOO_LONG: (RequestError, "'node' is longer than {limit} bytes: shorten it"),
+    RECORD_NOT_AN_OBJECT: (RequestError, _RECORD + "must be an object with 'data'"),
+    NO_DATA: (RequestError, _RECORD + "'data' is missing: send any JSON value, null at least"),
+    TAG_NOT_A_STRING: (RequestError, _RECORD + "'tag' must be a string or null"),
+    TAG_SURROGATE: (RequestError, f"{_RECORD}'tag' {_SURROGATE}"),
+    TAG_TOO_LONG: (RequestError, _RECORD + "'tag' is longer than {limit} bytes: shorten it"),
+    NODE_NOT_A_STRING: (RequestError, _RECORD + "'node' must be a string or null"),
+    NODE_SURROGATE: (RequestError, f"{_RECORD}'node' {_SURROGATE}"),
+    NODE_TOO_LONG: (RequestError, _RECORD + "'node' is longer than {limit} bytes: shorten it"),
+    META_NOT_AN_OBJECT: (RequestError, _RECORD + "'meta' must be an object or null"),
+    META_TOO_MANY_KEYS: (RequestError, _RECORD + "'meta' has more than {limit} keys: drop some"),
+    META_TOO_LONG: (RequestError, _RECORD + "'meta' is longer than {limit} bytes: shorten it"),
+    RECORD_TOO_LARGE: (
+        RecordTooLarge,
+        _RECORD + "'data' and 'meta' are longer than {limit} bytes: split the record",
+    ),
+    BATCH_TOO_WIDE: (BatchTooLarge, "the batch takes more than {limit} bytes: split it"),
+}
+
+
+def refusal(reason: int, where: int = 0, limit: int = 0) -> RequestError:
+    """Build the error for one of the reasons above."""
+    error, message = _MESSAGES[reason]
+    return error(message.format(where=where, limit=limit))

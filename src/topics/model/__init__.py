@@ -1,0 +1,1 @@
+"""Frozen values: what JSON decodes into is what the engine takes and gives."""

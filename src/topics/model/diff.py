@@ -1,0 +1,117 @@
+"""What a read gives: records, and exactly what was lost before them."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from topics.errors import RequestError
+
+TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
+MATCH_OPS = ("Eq", "Glob")
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One record. `data` and `meta` are decoded when asked for; `*_json` are the bytes that were sent."""
+
+    seq: int = field(name="$seq")
+    ts: int = field(name="$ts")
+    node: str | None = field(name="$node", default=None)
+    tag: str | None = field(name="$tag", default=None)
+    meta_json: Raw | None = field(name="meta", default=None)
+    data_json: Raw = field(name="data")
+
+    @property
+    def data(self) -> Any:  # noqa: ANN401 - a payload is any JSON
+        return msgspec.json.decode(self.data_json)
+
+    @property
+    def meta(self) -> dict[str, Any] | None:
+        return None if self.meta_json is None else msgspec.json.decode(self.meta_json)
+
+
+class Tombstone(Struct, frozen=True, kw_only=True):
+    """Seqs that this reader will never see, because nobody asked for their loss."""
+
+    gap_from: int
+    gap_to: int
+    reason: str
+    missed_estimate: int
+    earliest_seq: int
+    head_seq: int
+
+
+class Page:
+    """The answer to one read."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        records_json: bytes,
+        count: int,
+        next_from_seq: int,
+        head_seq: int,
+        earliest_seq: int,
+        tombstone: Tombstone | None,
+        records_scanned: int,
+        cold_segments_read: int,
+    ) -> None:
+        self.topic = topic
+        self.records_json = records_json
+        """The records as JSON objects, joined by commas."""
+        self.count = count
+        self.next_from_seq = next_from_seq
+        self.head_seq = head_seq
+        self.earliest_seq = earliest_seq
+        self.tombstone = tombstone
+        self.records_scanned = records_scanned
+        self.cold_segments_read = cold_segments_read
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return _DECODE_RECORDS(b"[" + self.records_json + b"]")
+
+    @property
+    def caught_up(self) -> bool:
+        return self.next_from_seq == self.head_seq
+
+    @property
+    def lag(self) -> int:
+        return self.head_seq - self.next_from_seq
+
+    def __repr__(self) -> str:
+        return (
+            f"Page(topic={self.topic!r}, count={self.count}, next_from_seq={self.next_from_seq}, "
+            f"head_seq={self.head_seq}, tombstone={self.tombstone!r})"
+        )
+
+
+_DECODE_RECORDS: Callable[[bytes], list[Record]] = msgspec.json.Decoder(list[Record]).decode
+
+
+def parse_match(value: object) -> tuple[str, str]:
+    """Return (op, literal) of a match: `"X"`, `["tag","Eq","X"]` or `["tag","Glob","X*"]`.
+
+    A Glob is a literal prefix and one trailing star; the literal is returned without the star.
+    """
+    if isinstance(value, str):
+        return "Eq", value
+    if not (
+        isinstance(value, list | tuple)
+        and len(value) == 3
+        and all(isinstance(v, str) for v in value)
+    ):
+        raise RequestError('match must be a tag, ["tag","Eq","X"] or ["tag","Glob","X*"]')
+    field_name, op, literal = value
+    if field_name != "tag" or op not in MATCH_OPS:
+        raise RequestError(
+            f'match knows the field "tag" and the ops {MATCH_OPS}, not {field_name!r} {op!r}'
+        )
+    if op == "Eq":
+        return op, literal
+    if not literal.endswith("*") or "*" in literal[:-1]:
+        raise RequestError(f"a Glob is a literal prefix and one trailing star, not {literal!r}")
+    return op, literal[:-1]

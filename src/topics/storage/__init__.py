@@ -1,0 +1,1 @@
+"""Bytes that survive: the disk, the write-ahead log, segments and snapshots."""

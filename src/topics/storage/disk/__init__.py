@@ -1,0 +1,1 @@
+"""The door to the disk, and the disks behind it."""

@@ -1,0 +1,58 @@
+"""The data directory as a whole: its format, its lock, and whether the last process left it cleanly."""
+
+from topics.errors import UnknownFormat
+from topics.storage.disk import paths
+from topics.storage.disk.disk import Buffer, Disk, DiskLock
+
+FORMAT_TEXT = b"topics 1\n"
+
+
+def open_data_dir(disk: Disk) -> DiskLock:
+    """Lock the directory and check its format, writing it where there is none."""
+    lock = disk.lock(paths.LOCK)
+    for directory in (paths.META_DIR, paths.WAL_DIR, paths.TOPICS_DIR):
+        disk.make_dir(directory)
+    try:
+        check_format(disk)
+    except UnknownFormat:
+        lock.close()
+        raise
+    if not disk.exists(paths.FORMAT):
+        write_file(disk, paths.FORMAT, FORMAT_TEXT)
+    return lock
+
+
+def check_format(disk: Disk) -> None:
+    if disk.exists(paths.FORMAT) and (found := disk.read(paths.FORMAT)) != FORMAT_TEXT:
+        raise UnknownFormat(
+            f"{paths.FORMAT} says {found[:40]!r}, this version reads {FORMAT_TEXT!r}: use the version that wrote it"
+        )
+
+
+def cache_is_intact(disk: Disk) -> bool:
+    """Tell whether everything the last process wrote is still readable, synced or not."""
+    cache_id = disk.page_cache_id()
+    if cache_id is None or not disk.exists(paths.RUNNING):
+        return False
+    return disk.read(paths.RUNNING) == cache_id.encode()
+
+
+def mark_running(disk: Disk) -> None:
+    """Note which page cache this process writes through."""
+    write_file(disk, paths.RUNNING, (disk.page_cache_id() or "").encode())
+
+
+def mark_stopped(disk: Disk) -> None:
+    if disk.exists(paths.RUNNING):
+        disk.unlink(paths.RUNNING)
+
+
+def write_file(disk: Disk, path: str, content: Buffer) -> None:
+    """Give a file new content, atomically and durably."""
+    temporary = path + paths.TEMPORARY_SUFFIX
+    file = disk.create(temporary)
+    file.write_at(0, [content])
+    file.sync_data()
+    file.close()
+    disk.rename(temporary, path)
+    disk.sync_dir(path.rpartition("/")[0])

@@ -1,0 +1,347 @@
+"""The disk of the machine: the only file of the storage layer that calls the operating system.
+
+Keeps: no OSError passes this border, it becomes `DiskFailed` (or `DiskFull`, `FileMissing`) with
+path and reason; every path stays below the root; what `make_dir` returned from is durable.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from topics.errors import DirectoryLocked, DiskFailed, DiskFull, FileMissing
+from topics.storage.disk.disk import Buffer
+
+_FILE_MODE: Final = 0o600
+_DIRECTORY_MODE: Final = 0o700
+_BUFFERS_PER_CALL_MAX: Final = 1024  # IOV_MAX of Linux
+_CLOSED: Final = (1 << 31) - 1  # a descriptor that no process has: calls on it fail with EBADF
+_ZEROS: Final = bytes(1 << 20)
+_CANNOT_PREALLOCATE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+# statx(2), which Python reaches only by ctypes: a mount id that is never used twice since boot.
+_AT_FDCWD: Final = -100
+_STATX_MNT_ID_UNIQUE: Final = 0x4000
+_STATX_BYTES: Final = 256
+_STX_MASK: Final = slice(0, 4)
+_STX_MNT_ID: Final = slice(144, 152)
+
+
+@lru_cache(maxsize=4096)
+def parse_path(path: str) -> str:
+    """Return the path in its one spelling, or refuse it; the root is the empty string."""
+    if path in {"", "."}:
+        return ""
+    if "\0" in path or not all(name and name not in {".", ".."} for name in path.split("/")):
+        raise DiskFailed(f"{path!r} is not the relative path of a file below the root")
+    return path
+
+
+class LocalFile:
+    """Owns one file descriptor."""
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self._path = path
+
+    def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
+        try:
+            if len(buffers) == 1:
+                written_bytes = os.pwrite(self._fd, buffers[0], offset)
+                whole_bytes = len(buffers[0])
+            else:
+                written_bytes = os.pwritev(self._fd, buffers[:_BUFFERS_PER_CALL_MAX], offset)
+                whole_bytes = sum(map(len, buffers))
+            if written_bytes < whole_bytes:
+                self._write_rest(offset, buffers, written_bytes)
+        except OSError as error:
+            raise _translate(error, self._path) from error
+
+    def _write_rest(self, offset: int, buffers: Sequence[Buffer], done_bytes: int) -> None:
+        """Go on after a short write: a signal, a full page, more than one call can take."""
+        rest = list(_without_first(done_bytes, buffers))
+        while rest:
+            offset_now = offset + done_bytes
+            step_bytes = os.pwritev(self._fd, rest[:_BUFFERS_PER_CALL_MAX], offset_now)
+            if step_bytes == 0:
+                raise OSError(errno.EIO, "the file takes no more bytes and gives no reason")
+            done_bytes += step_bytes
+            rest = list(_without_first(step_bytes, rest))
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        try:
+            return _read_fully(self._fd, offset, size)
+        except OSError as error:
+            raise _translate(error, self._path) from error
+
+    def size(self) -> int:
+        with _os_errors_of(self._path):
+            return os.fstat(self._fd).st_size
+
+    def allocate(self, size: int) -> None:
+        if size == 0:
+            return
+        with _os_errors_of(self._path):
+            try:
+                os.posix_fallocate(self._fd, 0, size)
+            except OSError as error:
+                if error.errno not in _CANNOT_PREALLOCATE:
+                    raise
+                self._write_zeros_up_to(size)
+
+    def _write_zeros_up_to(self, size: int) -> None:
+        offset = os.fstat(self._fd).st_size
+        while offset < size:
+            offset += os.pwrite(self._fd, _ZEROS[: size - offset], offset)
+
+    def truncate(self, size: int) -> None:
+        with _os_errors_of(self._path):
+            os.ftruncate(self._fd, size)
+
+    def sync_data(self) -> None:
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _translate(error, self._path) from error
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, _CLOSED
+        if fd != _CLOSED:
+            with _os_errors_of(self._path):
+                os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(DiskFailed):
+            self.close()
+
+
+class LocalLock:
+    """Holds a flock as long as its descriptor is open."""
+
+    def __init__(self, file: LocalFile) -> None:
+        self._file = file
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LocalDisk:
+    """The files below one directory, which is created where it is missing.
+
+    A file that replaces another (`create`, `rename`) is a new file: whoever has the old one open or
+    mapped goes on reading the old bytes.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).absolute()
+        self._durable_directories: set[Path] = set()
+        with _os_errors_of(self._root):
+            self._make_root()
+
+    def create(self, path: str) -> LocalFile:
+        full = self._below_root(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with _os_errors_of(full):
+            with contextlib.suppress(FileExistsError):
+                return LocalFile(os.open(full, flags, _FILE_MODE), full)
+            full.unlink()
+            return LocalFile(os.open(full, flags, _FILE_MODE), full)
+
+    def open(self, path: str) -> LocalFile:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            return LocalFile(os.open(full, os.O_RDWR | os.O_CLOEXEC), full)
+
+    def read(self, path: str) -> bytes:
+        full = self._below_root(path)
+        with _os_errors_of(full), _descriptor(full, os.O_RDONLY) as fd:
+            return _read_fully(fd, 0, os.fstat(fd).st_size)
+
+    def map(self, path: str) -> memoryview:
+        full = self._below_root(path)
+        with _os_errors_of(full), _descriptor(full, os.O_RDONLY) as fd:
+            if os.fstat(fd).st_size == 0:
+                return memoryview(b"")
+            if sys.version_info >= (3, 13):  # before, each map costs a descriptor until it is gone
+                return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ, trackfd=False))
+            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+
+    def exists(self, path: str) -> bool:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            try:
+                full.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def size(self, path: str) -> int:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            return full.stat().st_size
+
+    def list(self, path: str) -> list[str]:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            try:
+                return sorted(child.name for child in full.iterdir())
+            except FileNotFoundError:
+                return []
+
+    def make_dir(self, path: str) -> None:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            self._make_durable_directory(full)
+
+    def remove_dir(self, path: str) -> None:
+        full = self._below_root(path)
+        self._durable_directories.discard(full)
+        with _os_errors_of(full), contextlib.suppress(FileNotFoundError):
+            full.rmdir()
+
+    def rename(self, source: str, target: str) -> None:
+        full = self._below_root(source)
+        with _os_errors_of(full):
+            full.replace(self._below_root(target))
+
+    def unlink(self, path: str) -> None:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            full.unlink()
+
+    def sync_dir(self, path: str) -> None:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            _sync_directory(full)
+
+    def lock(self, path: str) -> LocalLock:
+        full = self._below_root(path)
+        with _os_errors_of(full):
+            fd = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                if isinstance(error, BlockingIOError):
+                    raise DirectoryLocked(f"another process has {full.parent} open") from error
+                raise
+        return LocalLock(LocalFile(fd, full))
+
+    def page_cache_id(self) -> str | None:
+        mount_id = _unique_mount_id(self._root)
+        try:
+            boot_id = _BOOT_ID.read_text(encoding="ascii").strip()
+            device = self._root.stat().st_dev
+        except OSError:
+            return None
+        return f"{boot_id}/{mount_id}/{device}" if boot_id and mount_id is not None else None
+
+    def _below_root(self, path: str) -> Path:
+        return self._root / parse_path(path)
+
+    def _make_root(self) -> None:
+        missing = [self._root] if not self._root.exists() else []
+        while missing and not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for directory in reversed(missing):
+            directory.mkdir(_DIRECTORY_MODE, exist_ok=True)
+            _sync_directory(directory.parent)
+        if not missing:
+            with contextlib.suppress(PermissionError):  # made by somebody else, for us
+                _sync_directory(self._root.parent)
+
+    def _make_durable_directory(self, directory: Path) -> None:
+        if directory == self._root:
+            return
+        self._make_durable_directory(directory.parent)
+        # One that is there already may be what a killed process made and had no time to sync.
+        known = not _make_directory(directory) and directory in self._durable_directories
+        if not known:
+            _sync_directory(directory.parent)
+            self._durable_directories.add(directory)
+
+
+def _make_directory(directory: Path) -> bool:
+    """Return whether it was missing."""
+    try:
+        directory.mkdir(_DIRECTORY_MODE)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+        return False
+    return True
+
+
+def _sync_directory(directory: Path) -> None:
+    with _descriptor(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        os.fsync(fd)
+
+
+@contextlib.contextmanager
+def _descriptor(path: Path, flags: int) -> Iterator[int]:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _os_errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: OSError, path: Path) -> DiskFailed:
+    message = f"{path}: {error.strerror or error}"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFull(message)
+    if error.errno == errno.ENOENT:
+        return FileMissing(message)
+    return DiskFailed(message)
+
+
+def _read_fully(fd: int, offset: int, size: int) -> bytes:
+    """Read on after a short read: one call takes 2 GiB at most."""
+    found = os.pread(fd, size, offset)
+    if len(found) == size or not found:
+        return found
+    parts = [found]
+    done_bytes = len(found)
+    while done_bytes < size and (found := os.pread(fd, size - done_bytes, offset + done_bytes)):
+        parts.append(found)
+        done_bytes += len(found)
+    return b"".join(parts)
+
+
+def _without_first(skip_bytes: int, buffers: Sequence[Buffer]) -> Iterator[memoryview]:
+    """Yield what is left of the buffers, without empty ones."""
+    for buffer in buffers:
+        if skip_bytes < len(buffer):
+            yield memoryview(buffer)[skip_bytes:]
+        skip_bytes = max(0, skip_bytes - len(buffer))
+
+
+def _unique_mount_id(path: Path) -> int | None:
+    """Return None where the kernel (before 6.8) or the C library (before 2.28) has no such id."""
+    statx = getattr(ctypes.CDLL(None), "statx", None)
+    if statx is None:
+        return None
+    found = ctypes.create_string_buffer(_STATX_BYTES)
+    name = os.fsencode(path)
+    if statx(_AT_FDCWD, ctypes.c_char_p(name), 0, ctypes.c_uint(_STATX_MNT_ID_UNIQUE), found) != 0:
+        return None
+    mask = int.from_bytes(found.raw[_STX_MASK], sys.byteorder)
+    if not mask & _STATX_MNT_ID_UNIQUE:
+        return None
+    return int.from_bytes(found.raw[_STX_MNT_ID], sys.byteorder)

@@ -1,0 +1,1 @@
+"""Segments: the long-term store of records."""

@@ -1,0 +1,92 @@
+"""Give the space of deleted records back: the same segment under the same name without their frames.
+
+Keeps: every seq keeps its entry, every live frame its bytes. The new `.data` is durable under its name before the new `.idx` is
+renamed, so a crash leaves either pair or an `.idx` that is built again (see `Segment.load`).
+"""
+
+import struct
+
+from topics.kernel import index_segment
+from topics.storage.disk import paths
+from topics.storage.disk.disk import Buffer
+from topics.storage.segments.segment import IDX_FLAG_DELETED, Segment
+from topics.storage.segments.store import DELETED_FLAG, IDX_ENTRY_BYTES
+
+_ENTRY = struct.Struct("<IIQB3x")
+
+
+def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
+    """Return the byte ranges of `.data` to keep, neighbours joined; the last record always stays."""
+    kept: list[tuple[int, int]] = []
+    last = len(idx) // IDX_ENTRY_BYTES - 1
+    for i, (offset, size, _, flags) in enumerate(_ENTRY.iter_unpack(idx)):
+        if size == 0 or (flags & IDX_FLAG_DELETED and i != last):
+            continue
+        if kept and kept[-1][1] == offset:
+            kept[-1] = (kept[-1][0], offset + size)
+        else:
+            kept.append((offset, offset + size))
+    return kept
+
+
+class Rewrite:
+    """One rewrite: `prepare` reads and writes without the lock, `finish` swaps with it."""
+
+    def __init__(self, segment: Segment) -> None:
+        assert segment.sealed
+        assert segment.tier == "hot"
+        self._segment = segment
+        self._idx = bytearray()
+
+    def prepare(self) -> None:
+        """Write the new pair beside the old one."""
+        segment = self._segment
+        segment.marked_since = set()
+        view = segment.view(0, segment.count)
+        idx = bytes(view.idx)
+        buffer = memoryview(view.buffer)
+        data = b"".join(buffer[a - view.base : b - view.base] for a, b in plan_live_frames(idx))
+        self._idx, _, whole = index_segment(data, segment.first_seq)
+        assert whole, "a rewrite reads only what a checkpoint has synced"
+        _keep_times(self._idx, idx)
+        self._write(segment.data_path, data)
+        self._write(segment.idx_path, self._idx)
+
+    def finish(self) -> None:
+        """Carry over what was deleted meanwhile and put the new pair in place."""
+        segment, disk = self._segment, self._segment.disk
+        self._carry_over(sorted(segment.marked_since or ()))
+        segment.marked_since = None
+        directory = paths.topic_dir(segment.topic_id)
+        for path in (segment.data_path, segment.idx_path):
+            disk.rename(path + paths.TEMPORARY_SUFFIX, path)
+            disk.sync_dir(directory)
+        segment.release()
+        segment.load()
+
+    def _carry_over(self, indexes: list[int]) -> None:
+        if not indexes:
+            return
+        disk = self._segment.disk
+        data = disk.open(self._segment.data_path + paths.TEMPORARY_SUFFIX)
+        idx = disk.open(self._segment.idx_path + paths.TEMPORARY_SUFFIX)
+        for i in indexes:
+            offset, size, ts, flags = _ENTRY.unpack_from(self._idx, i * IDX_ENTRY_BYTES)
+            entry = _ENTRY.pack(offset, size, ts, flags | IDX_FLAG_DELETED)
+            idx.write_at(i * IDX_ENTRY_BYTES, [entry])
+            data.write_at(offset + size - 1, [DELETED_FLAG])
+        data.sync_data()
+        idx.sync_data()
+
+    def _write(self, path: str, content: Buffer) -> None:
+        file = self._segment.disk.create(path + paths.TEMPORARY_SUFFIX)
+        file.write_at(0, [content])
+        file.sync_data()
+        file.close()
+
+
+def _keep_times(new: bytearray, old: bytes) -> None:
+    """Give dropped records their own times back, which their frames no longer tell."""
+    for i in range(len(new) // IDX_ENTRY_BYTES):
+        at = i * IDX_ENTRY_BYTES + 8
+        new[at : at + 8] = old[at : at + 8]

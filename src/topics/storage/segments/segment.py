@@ -1,0 +1,322 @@
+"""One segment: a dense range of seqs in a `.data` and an `.idx` file.
+
+Owns both files while the segment is active, and their maps while it is sealed. The `.idx` always lives on the hot disk,
+whichever tier holds the `.data`, so that no write and no floor ever waits for a slow tier.
+Keeps: entry i is seq `first_seq + i`; what `idx()` and `read()` show belongs together, also while a rewrite swaps the files.
+Byte reference: docs/internals/formats/segment.md.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from topics.errors import CorruptData
+from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
+from topics.storage.disk import paths
+from topics.storage.disk.data_dir import write_file
+from topics.storage.disk.disk import Buffer, Disk, DiskFile
+from topics.storage.segments.store import (
+    DELETED_FLAG,
+    IDX_ENTRY_BYTES,
+    IDX_FLAGS_OFFSET,
+    DataReader,
+    SegmentStore,
+)
+
+IDX_FLAG_DELETED = 8
+OVERHEAD_BYTES = 46
+"""What a frame is longer than its node, tag and payload."""
+_ENTRY = struct.Struct("<IIQB3x")
+_OFFSET_LEN = struct.Struct("<II")
+
+
+class View(NamedTuple):
+    """Some entries and the bytes that their offsets point into, minus `base`."""
+
+    idx: Buffer
+    buffer: Buffer
+    base: int
+
+
+class SealedPair:
+    """The two files of a sealed segment, opened when first used."""
+
+    __slots__ = ("_data", "_idx", "_segment")
+
+    def __init__(self, segment: "Segment") -> None:
+        self._segment = segment
+        self._idx: Buffer | None = None
+        self._data: DataReader | None = None
+
+    def idx(self) -> Buffer:
+        if self._idx is None:
+            self._idx = self._segment.disk.map(self._segment.idx_path)
+        return self._idx
+
+    def data(self) -> DataReader:
+        if self._data is None:
+            segment = self._segment
+            self._data = segment.store.open_data(segment.topic_id, segment.first_seq)
+        return self._data
+
+
+class Segment:
+    """A range of records on disk, active (growing) or sealed."""
+
+    layout = SEGMENT_LAYOUT
+
+    def __init__(self, disk: Disk, store: SegmentStore, *, topic_id: int, first_seq: int) -> None:
+        self.disk = disk
+        self.store = store
+        self.tier = "hot"
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.count = 0
+        self.data_bytes = 0
+        self.live_records = 0
+        self.live_bytes = 0
+        self.tagged_records = 0
+        self.first_ts = 0
+        self.last_ts = 0
+        self.cold_stale = False
+        """The cold copy does not show every delete flag yet; the hot `.idx` does."""
+        self.marked_since: set[int] | None = None
+        """While a rewrite runs: indexes that were deleted since it read them."""
+        self._active: _ActiveFiles | None = None
+        self._pair = SealedPair(self)
+
+    # What it is.
+
+    @property
+    def idx_path(self) -> str:
+        return paths.segment_idx_path(self.topic_id, self.first_seq)
+
+    @property
+    def data_path(self) -> str:
+        return paths.segment_data_path(self.topic_id, self.first_seq)
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.count - 1
+
+    @property
+    def sealed(self) -> bool:
+        return self._active is None
+
+    # Reading: any thread, no lock.
+
+    def idx(self) -> Buffer:
+        active = self._active
+        return self._pair.idx() if active is None else active.idx
+
+    def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:
+        """Return entries [start, stop) with their bytes, fewer where they exceed `max_bytes`, but one at least."""
+        active = self._active
+        idx = memoryview(self._pair.idx() if active is None else active.idx)
+        base, _ = _OFFSET_LEN.unpack_from(idx, start * IDX_ENTRY_BYTES)
+        if max_bytes is not None:
+            stop = fitting_stop(idx, start, stop, base + max_bytes)
+        part = idx[start * IDX_ENTRY_BYTES : stop * IDX_ENTRY_BYTES]
+        offset, size = _OFFSET_LEN.unpack_from(part, len(part) - IDX_ENTRY_BYTES)
+        wanted = offset + size - base
+        if active is not None:
+            return View(bytes(part), active.data_file.read_at(base, wanted), base)
+        return View(part, self._pair.data().read(base, wanted), base)
+
+    def whole_data(self) -> Buffer:
+        active = self._active
+        if active is not None:
+            return active.data_file.read_at(0, self.data_bytes)
+        return self._pair.data().read(0, self.data_bytes)
+
+    def release(self) -> None:
+        """Forget the maps; they come back with the next read."""
+        self._pair = SealedPair(self)
+
+    # Growing: the checkpoint alone.
+
+    def create_files(self) -> None:
+        self.disk.make_dir(paths.topic_dir(self.topic_id))
+        self._active = _ActiveFiles(
+            self.disk.create(self.data_path), self.disk.create(self.idx_path), bytearray()
+        )
+        self.disk.sync_dir(paths.topic_dir(self.topic_id))
+
+    def write(self, offset: int, data: Buffer, *, index: int, entries: Buffer) -> None:
+        """Put frames and entries behind the last ones; they count only after `grow`."""
+        assert self._active is not None
+        self._active.data_file.write_at(offset, [data])
+        self._active.idx_file.write_at(index * IDX_ENTRY_BYTES, [entries])
+
+    def grow(self, entries: Buffer, *, data_bytes: int) -> None:
+        """Take the frames just written into the segment's range."""
+        assert self._active is not None
+        # A new buffer: readers may still look at the old one.
+        self._active.idx = self._active.idx + entries
+        stop = len(entries) // IDX_ENTRY_BYTES
+        if self.count == 0:
+            self.first_ts = _ENTRY.unpack_from(entries, 0)[2]
+        self.last_ts = _ENTRY.unpack_from(entries, len(entries) - IDX_ENTRY_BYTES)[2]
+        records, live_bytes = count_live(entries, 0, stop)
+        self.live_records += records
+        self.live_bytes += live_bytes
+        self.data_bytes += data_bytes
+        self.count += stop
+
+    def sync(self) -> None:
+        """Make frames and delete flags durable."""
+        if self._active is not None:
+            self._active.data_file.sync_data()
+            self._active.idx_file.sync_data()
+            return
+        for path in (self.data_path, self.idx_path) if self.tier == "hot" else (self.idx_path,):
+            file = self.disk.open(path)
+            file.sync_data()
+            file.close()
+
+    def seal(self) -> None:
+        """Make the segment immutable; its files stay open for those who still read from them."""
+        assert self._active is not None
+        self.tagged_records = summarize_idx(self._active.idx).tagged_records
+        self._pair = SealedPair(self)
+        self._active = None
+
+    # Deleting: the shard's lock held.
+
+    def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
+        """Set the delete flags in place, durable after `sync`; return records and bytes that were live."""
+        records, live_bytes = self.live_records, self.live_bytes
+        idx = self.idx()
+        data = idx_file = None
+        if self._active is not None:
+            data, idx_file = self._active.data_file, self._active.idx_file
+        else:
+            idx_file = self.disk.open(self.idx_path)
+            if self.tier == "hot":
+                data = self.disk.open(self.data_path)
+        for i in indexes:
+            offset, size, _, flags = _ENTRY.unpack_from(idx, i * IDX_ENTRY_BYTES)
+            if flags & IDX_FLAG_DELETED:
+                continue
+            flags |= IDX_FLAG_DELETED
+            at = i * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
+            if data is not None:
+                data.write_at(offset + size - 1, [DELETED_FLAG])
+            idx_file.write_at(at, [bytes((flags,))])
+            if self._active is not None:
+                self._active.idx[at] = flags
+            self._count_deleted(i, size)
+        return records - self.live_records, live_bytes - self.live_bytes
+
+    def deleted_flags(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return what `SegmentStore.mark_deleted` needs to show every deleted record elsewhere."""
+        data_offsets, idx_flags = [], []
+        for i, (offset, size, _, flags) in enumerate(_ENTRY.iter_unpack(self.idx())):
+            if flags & IDX_FLAG_DELETED:
+                idx_flags.append((i * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET, flags))
+                if size:
+                    data_offsets.append(offset + size - 1)
+        return data_offsets, idx_flags
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Return what a rewrite would free."""
+        return self.data_bytes - self.live_bytes - self.live_records * OVERHEAD_BYTES
+
+    def move_to_cold(self, store: SegmentStore) -> None:
+        """Read the data from `store` from now on; the `.idx` stays where it is."""
+        self.cold_stale = bool(self.marked_since)
+        self.marked_since = None
+        self.store = store
+        self.tier = "cold"
+        self._pair = SealedPair(self)
+
+    def _count_deleted(self, index: int, size: int) -> None:
+        self.live_records -= 1
+        self.live_bytes -= size - OVERHEAD_BYTES
+        self.cold_stale = self.tier == "cold"
+        if self.marked_since is not None:
+            self.marked_since.add(index)
+
+    # Opening: recovery, and after a rewrite.
+
+    def load(self, *, keep: int | None = None) -> None:
+        """Take count and sums from the `.idx`.
+
+        With `keep`, only so many entries are known to be synced: what is behind them is a torn tail and left out.
+        A crash inside a rewrite leaves an `.idx` that reaches past its `.data`: it is built again.
+        """
+        size = self.disk.size(self.data_path) if self.tier == "hot" else None
+        idx: Buffer = self._pair.idx()
+        summary = _summarize(idx, keep)
+        if size is not None and summary.data_end > size:
+            idx = self._rebuild_idx()
+            summary = _summarize(idx, keep)
+        torn_tail = keep is not None
+        if (
+            summary.bad_index >= 0
+            or (keep is not None and summary.entries < keep)
+            or (size is not None and not torn_tail and summary.data_end != size)
+        ):
+            raise CorruptData(
+                f"{self.idx_path} does not fit its records: run topics repair",
+                segment=self.idx_path,
+            )
+        self.count = summary.entries
+        self.data_bytes = summary.data_end
+        self.live_records = summary.live_records
+        self.live_bytes = summary.live_bytes
+        self.tagged_records = summary.tagged_records
+        self.first_ts, self.last_ts = summary.first_ts, summary.last_ts
+
+    def reopen_active(self) -> None:
+        """Go on appending after `load`, with everything behind it cut off."""
+        data, idx = self.disk.open(self.data_path), self.disk.open(self.idx_path)
+        data.truncate(self.data_bytes)
+        idx.truncate(self.count * IDX_ENTRY_BYTES)
+        entries = bytearray(idx.read_at(0, self.count * IDX_ENTRY_BYTES))
+        self._active = _ActiveFiles(data, idx, entries)
+
+    def _rebuild_idx(self) -> Buffer:
+        """Write the `.idx` anew from the frames of `.data`."""
+        data = self.store.open_data(self.topic_id, self.first_seq).read(
+            0, self.disk.size(self.data_path)
+        )
+        idx, end, whole = index_segment(data, self.first_seq)
+        if not whole:
+            raise CorruptData(
+                f"{self.data_path} is damaged at offset {end}: run topics repair",
+                segment=self.data_path,
+            )
+        write_file(self.disk, self.idx_path, idx)
+        self._pair = SealedPair(self)
+        return idx
+
+
+class _ActiveFiles:
+    """The open files of an active segment, and its index in memory."""
+
+    __slots__ = ("data_file", "idx", "idx_file")
+
+    def __init__(self, data_file: DiskFile, idx_file: DiskFile, idx: bytearray) -> None:
+        self.data_file = data_file
+        self.idx_file = idx_file
+        self.idx = idx
+
+
+def fitting_stop(idx: Buffer, start: int, stop: int, end_offset: int) -> int:
+    """Return the last stop whose frames end at or before `end_offset`, at least start + 1."""
+    low, high = start + 1, stop
+    while low < high:
+        middle = (low + high + 1) // 2
+        offset, size = _OFFSET_LEN.unpack_from(idx, (middle - 1) * IDX_ENTRY_BYTES)
+        if offset + size <= end_offset:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _summarize(idx: Buffer, keep: int | None) -> IdxSummary:
+    view = memoryview(idx)
+    return summarize_idx(view if keep is None else view[: keep * IDX_ENTRY_BYTES])

@@ -1,0 +1,121 @@
+"""Snapshots of the metadata: what lets a start skip the old part of the WAL.
+
+Owns the files `meta/snapshot.*.bin`. Keeps: a snapshot is there whole or not at all, and the one before it stays too.
+Byte reference: docs/internals/formats/snapshot.md.
+"""
+
+import struct
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from topics.errors import CorruptData, UnknownFormat
+from topics.kernel import xxh3_64
+from topics.storage.disk import paths
+from topics.storage.disk.disk import Disk
+from topics.storage.disk.data_dir import write_file
+
+MAGIC = b"TPSN"
+VERSION = 1
+HEADER = struct.Struct("<4sIQQ")
+KEPT_SNAPSHOTS = 2
+
+
+class DedupeEntry(Struct, frozen=True, array_like=True):
+    """A write that must not happen twice."""
+
+    first_seq: int
+    count: int
+    ts: int
+
+
+class TopicSnapshot(Struct, frozen=True, array_like=True):
+    """One topic as it was when the snapshot was taken."""
+
+    topic_id: int
+    name: str
+    created_ts: int
+    config: dict[str, Any]
+    head_seq: int
+    reserved_seq: int
+    last_ts: int
+    evict_floor: int
+    earliest_seq: int
+    evict_reason: str
+    delete_below: int
+    absorbed_seq: int
+    holes: list[tuple[int, int, str]]
+    cold_segments: list[int]
+    idempotency: dict[str, DedupeEntry]
+    producers: dict[str, list[tuple[int, DedupeEntry]]]
+
+
+class ShardSnapshot(Struct, frozen=True, array_like=True):
+    """Where the replay of one WAL directory starts."""
+
+    directory: str
+    file: int
+    offset: int
+
+
+class Snapshot(Struct, frozen=True, array_like=True):
+    """Everything that the WAL before the shards' places would have told."""
+
+    next_topic_id: int
+    shards: list[ShardSnapshot]
+    topics: list[TopicSnapshot]
+    clean: bool
+    """The log ended exactly at the shards' places: a clean stop."""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Snapshot)
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    body = _ENCODER.encode(snapshot)
+    return HEADER.pack(MAGIC, VERSION, len(body), xxh3_64(body)) + body
+
+
+def decode_snapshot(content: bytes, *, name: str) -> Snapshot:
+    if len(content) < HEADER.size:
+        raise CorruptData(f"{name} is cut short", segment=name)
+    magic, version, body_len, checksum = HEADER.unpack_from(content, 0)
+    body = content[HEADER.size :]
+    if magic != MAGIC or len(body) != body_len or xxh3_64(body) != checksum:
+        raise CorruptData(f"{name} does not match its checksum", segment=name)
+    if version != VERSION:
+        raise UnknownFormat(
+            f"{name} has snapshot version {version}, this is {VERSION}: use a newer topics"
+        )
+    return _DECODER.decode(body)
+
+
+def list_snapshots(disk: Disk) -> list[int]:
+    """Return the numbers of the snapshots there are, newest first."""
+    numbers = map(paths.parse_snapshot_name, disk.list(paths.META_DIR))
+    return sorted((n for n in numbers if n is not None), reverse=True)
+
+
+def load_newest_snapshot(disk: Disk) -> tuple[int, Snapshot] | None:
+    """Load the newest whole snapshot; one damaged snapshot is made good by the one before it."""
+    damage: CorruptData | None = None
+    for number in list_snapshots(disk):
+        path = paths.snapshot_path(number)
+        try:
+            return number, decode_snapshot(disk.read(path), name=path)
+        except CorruptData as error:
+            damage = damage or error
+    if damage is not None:
+        raise CorruptData(
+            f"{damage}, and no older snapshot is whole: run topics repair", segment=damage.segment
+        )
+    return None
+
+
+def save_snapshot(disk: Disk, number: int, snapshot: Snapshot) -> None:
+    """Write a snapshot and remove all but the newest two."""
+    write_file(disk, paths.snapshot_path(number), encode_snapshot(snapshot))
+    for old in list_snapshots(disk)[KEPT_SNAPSHOTS:]:
+        disk.unlink(paths.snapshot_path(old))

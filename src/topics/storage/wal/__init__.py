@@ -1,0 +1,1 @@
+"""The write-ahead log: frames, files, group commit, replay."""

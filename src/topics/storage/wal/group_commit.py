@@ -1,0 +1,287 @@
+"""Group commit: many writers, one write, one sync.
+
+    submit (shard lock held) → flush: one write for all that waits → publish what needs no sync
+                             → sync_once: one fdatasync, off the lock → publish the rest in order → wake its writers
+
+Owns the queue in front of one WAL shard, the order of publication and the waiting writers.
+Keeps: tickets are published in the order they were submitted; a ticket that needs a sync is published only after a sync that
+began after its write; after a failure nothing is published any more and every waiting ticket gets the error.
+
+A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of the waiting leads the next
+sync for all of them, so under load the natural window is the sync itself. `pressure` (0..1) widens it on purpose.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from topics.clock import Clock
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError, Throttled
+from topics.storage.disk.disk import Buffer
+from topics.storage.wal.log import Position, WalLog
+
+PRESSURE_WIDENS_ABOVE = 0.4
+RETRY_AFTER_MS = 100
+
+
+class Waiter(Protocol):
+    """Someone other than a blocked thread who wants to know that tickets are done."""
+
+    def wake(self, tickets: list["Ticket"]) -> None:
+        """Take done tickets; called from any thread, without the shard's lock."""
+
+    def lead(self) -> None:
+        """Make a sync happen soon, because tickets of this waiter still wait for one."""
+
+
+class Ticket:
+    """One batch on its way to the disk, and how its writer hears of it."""
+
+    __slots__ = (
+        "abort",
+        "buffers",
+        "done",
+        "error",
+        "frames",
+        "needs_sync",
+        "position",
+        "publish",
+        "signal",
+        "signalled",
+        "size",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        *,
+        frames: int,
+        needs_sync: bool,
+        publish: Callable[[], None],
+        abort: Callable[[], None] | None = None,
+        waiter: Waiter | None = None,
+    ) -> None:
+        self.buffers = buffers
+        self.size = sum(map(len, buffers))
+        self.frames = frames
+        self.needs_sync = needs_sync
+        self.publish = publish
+        self.abort = abort
+        self.waiter = waiter
+        self.position = Position(0, 0)
+        self.signal: threading.Lock | None = None
+        self.signalled = False
+        self.done = False
+        self.error: StorageError | None = None
+
+    def result(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self.error is not None:
+            raise self.error
+
+
+def plan_commit_window_us(*, waiting: int, pressure: float, min_us: int, max_us: int) -> int:
+    """Return how long a sync waits for company: never for a lone writer, never without pressure."""
+    if waiting < 2 or pressure <= PRESSURE_WIDENS_ABOVE:
+        return 0
+    share = (pressure - PRESSURE_WIDENS_ABOVE) / (1 - PRESSURE_WIDENS_ABOVE)
+    return min_us + int(share * (max_us - min_us))
+
+
+class GroupCommit:
+    """The queue, the lock and the sync of one shard."""
+
+    def __init__(
+        self, log: WalLog, *, clock: Clock, queue_bytes: int, window_us: tuple[int, int]
+    ) -> None:
+        self.log = log
+        self.lock = threading.Lock()
+        self.pressure = 0.0
+        self._clock = clock
+        self._queue_bytes = queue_bytes
+        self._window_us = window_us
+        self._pending: list[Ticket] = []
+        self._pending_bytes = 0
+        self._awaiting: deque[Ticket] = deque()
+        self._awaiting_bytes = 0
+        self._sync_lock = threading.Lock()
+        self.queue_depth_peak = 0
+        self.submit_full = 0
+
+    # With the lock held.
+
+    def submit(self, ticket: Ticket) -> None:
+        """Queue a batch; its seqs are taken, so after this it is written or aborted."""
+        self._pending.append(ticket)
+        self._pending_bytes += ticket.size
+        self.queue_depth_peak = max(self.queue_depth_peak, len(self._pending) + len(self._awaiting))
+
+    def admit(self, size: int) -> None:
+        """Refuse a batch that the queue has no room for, before it takes any seq."""
+        self.log.check_writable()
+        waiting = self._pending_bytes + self._awaiting_bytes
+        if waiting and waiting + size > self._queue_bytes:
+            self.submit_full += 1
+            raise Throttled(RETRY_AFTER_MS)
+
+    def flush(self) -> list[Ticket]:
+        """Write all that is queued with one call; return the tickets that are done with it."""
+        batch, self._pending = self._pending, []
+        size, self._pending_bytes = self._pending_bytes, 0
+        if not batch:
+            return batch
+        try:
+            if size:
+                self.log.write(
+                    [buffer for ticket in batch for buffer in ticket.buffers],
+                    frames=sum(ticket.frames for ticket in batch),
+                    size=size,
+                )
+        except DiskFull as error:
+            return self._fail(batch, error)
+        except (DiskFailed, ShardReadOnly) as error:
+            return self._fail([*self._drain_awaiting(), *batch], error)
+        return self._publish_written(batch, size)
+
+    def oldest_unpublished(self) -> Position:
+        """Return a place before which everything written is published."""
+        return self._awaiting[0].position if self._awaiting else self.log.position
+
+    @property
+    def queue_depth(self) -> int:
+        return len(self._pending) + len(self._awaiting)
+
+    # Without the lock.
+
+    def commit(self, ticket: Ticket) -> None:
+        """Block until the ticket is published, leading a sync if nobody else does."""
+        with self.lock:
+            finished = self.flush()
+            if not ticket.done:
+                ticket.signal = threading.Lock()
+                ticket.signal.acquire()
+        self.wake(finished, besides=ticket)
+        while not ticket.done:
+            if self._sync_lock.acquire(blocking=False):
+                self._sync_and_release(ticket)
+            else:
+                assert ticket.signal is not None
+                ticket.signal.acquire()
+                with self.lock:
+                    ticket.signalled = False
+        ticket.result()
+
+    def sync_once(self) -> None:
+        """Write what is queued, sync what is written, publish what waited for it."""
+        self._sync_lock.acquire()
+        self._sync_and_release(None)
+
+    def wake(self, finished: list[Ticket], *, besides: Ticket | None = None) -> None:
+        """Tell the writers of finished tickets, each kind of waiter once."""
+        groups: dict[int, tuple[Waiter, list[Ticket]]] = {}
+        for ticket in finished:
+            if ticket.waiter is not None:
+                groups.setdefault(id(ticket.waiter), (ticket.waiter, []))[1].append(ticket)
+            elif ticket is not besides and ticket.signal is not None:
+                self._signal(ticket)
+        for waiter, tickets in groups.values():
+            waiter.wake(tickets)
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _sync_and_release(self, leader: Ticket | None) -> None:
+        finished: list[Ticket] = []
+        try:
+            if leader is None or not leader.done:
+                self._wait_for_company()
+                finished = self._sync()
+        finally:
+            self._sync_lock.release()
+        self.wake(finished, besides=leader)
+        with self.lock:
+            following = self._awaiting[0] if self._awaiting else None
+        if following is None:
+            return
+        if following.waiter is not None:
+            following.waiter.lead()
+        elif following.signal is not None:
+            self._signal(following)
+
+    def _sync(self) -> list[Ticket]:
+        with self.lock:
+            finished = self.flush()
+            covered = len(self._awaiting)
+            if self.log.failed is not None:
+                return finished
+            if not self.log.needs_sync:
+                return [*finished, *self._publish_synced(covered)]
+            point = self.log.begin_sync()
+        try:
+            point.sync()
+        except DiskFailed as error:
+            with self.lock:
+                self.log.fail(error)
+                return [*finished, *self._fail(self._drain_awaiting(), error)]
+        with self.lock:
+            self.log.finish_sync(point)
+            return [*finished, *self._publish_synced(covered)]
+
+    def _wait_for_company(self) -> None:
+        min_us, max_us = self._window_us
+        window_us = plan_commit_window_us(
+            waiting=len(self._awaiting), pressure=self.pressure, min_us=min_us, max_us=max_us
+        )
+        if window_us:
+            self._clock.sleep(window_us / 1_000_000)
+
+    def _publish_written(self, batch: list[Ticket], size: int) -> list[Ticket]:
+        finished = []
+        file, end = self.log.position
+        offset = end - size
+        for ticket in batch:
+            ticket.buffers = ()
+            ticket.position = Position(file, offset)
+            offset += ticket.size
+            if ticket.needs_sync:
+                self._awaiting.append(ticket)
+                self._awaiting_bytes += ticket.size
+            else:
+                ticket.publish()
+                ticket.done = True
+                finished.append(ticket)
+        return finished
+
+    def _publish_synced(self, count: int) -> list[Ticket]:
+        finished = []
+        for _ in range(min(count, len(self._awaiting))):
+            ticket = self._awaiting.popleft()
+            self._awaiting_bytes -= ticket.size
+            ticket.publish()
+            ticket.done = True
+            finished.append(ticket)
+        return finished
+
+    def _drain_awaiting(self) -> list[Ticket]:
+        drained = list(self._awaiting)
+        self._awaiting.clear()
+        self._awaiting_bytes = 0
+        return drained
+
+    def _fail(self, tickets: list[Ticket], error: StorageError) -> list[Ticket]:
+        for ticket in reversed(tickets):
+            ticket.buffers = ()
+            ticket.error = error
+            if ticket.abort is not None:
+                ticket.abort()
+            ticket.done = True
+        return tickets
+
+    def _signal(self, ticket: Ticket) -> None:
+        with self.lock:
+            if ticket.signalled or ticket.signal is None:
+                return
+            ticket.signalled = True
+            ticket.signal.release()

@@ -1,0 +1,183 @@
+"""One shard of the WAL as a row of files: append, rotate, sync.
+
+Owns the open file, its tail, the spare file and `CURRENT` of one shard directory.
+Keeps: after a write or sync failed nothing more is written (`failed`); the first write after a finished sync starts with a
+SyncMark that names how far the log was synced; a batch never spans two files.
+Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync`.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly
+from topics.storage.disk import paths
+from topics.storage.disk.data_dir import write_file
+from topics.storage.disk.disk import Buffer, Disk, DiskFile
+from topics.storage.wal.frame import SyncMark, encode_control
+
+
+class Position(NamedTuple):
+    """A place in the log: the number of the file's first frame, and a byte in it."""
+
+    file: int
+    offset: int
+
+
+class SyncPoint(NamedTuple):
+    """What one sync has to cover; `sync` runs without the shard's lock."""
+
+    files: list[DiskFile]
+    upto: Position
+
+    def sync(self) -> None:
+        for file in self.files:
+            file.sync_data()
+
+
+class WalCounters:
+    """What the metrics show of one shard."""
+
+    def __init__(self) -> None:
+        self.frames = 0
+        self.batches = 0
+        self.fsyncs = 0
+        self.bytes_written = 0
+        self.rotations = 0
+
+
+class WalLog:
+    """Appends batches of frames to the newest file of one shard directory."""
+
+    def __init__(self, disk: Disk, directory: str, *, file_bytes: int, next_frame: int) -> None:
+        self._disk = disk
+        self.directory = directory
+        self._file_bytes = file_bytes
+        self._next_frame = next_frame
+        self._unsynced: list[DiskFile] = []
+        self.failed: DiskFailed | None = None
+        self.counters = WalCounters()
+        self._file = self._open_next_file(0)
+        self.position = Position(next_frame, 0)
+        self.synced = self.position
+        self._marked = self.position
+
+    def write(self, batches: Sequence[Buffer], *, frames: int, size: int) -> None:
+        """Append whole batches; the caller may publish what needs no sync when this returns."""
+        self.check_writable()
+        if self.synced > self._marked:
+            self._marked = self.synced
+            mark = encode_control(SyncMark(self.synced.file, self.synced.offset))
+            batches = [mark, *batches]
+            size += len(mark)
+            frames += 1
+        if self.position.offset + size > self._capacity and self.position.offset > 0:
+            self._rotate(size)
+        try:
+            self._file.write_at(self.position.offset, batches)
+        except DiskFailed as error:
+            self.fail(error)
+            raise
+        self.position = Position(self.position.file, self.position.offset + size)
+        self._next_frame += frames
+        self.counters.frames += frames
+        self.counters.batches += 1
+        self.counters.bytes_written += size
+
+    def fail(self, error: DiskFailed) -> None:
+        """Take no more writes, and let no later start believe that the page cache was never wrong."""
+        self.failed = error
+        with suppress(DiskFailed):
+            self._disk.unlink(paths.RUNNING)
+
+    def check_writable(self) -> None:
+        if self.failed is not None:
+            raise ShardReadOnly(
+                f"the WAL in {self.directory} failed ({self.failed}) and takes no more writes: "
+                "check the disk, then restart"
+            )
+
+    @property
+    def needs_sync(self) -> bool:
+        return self.position > self.synced
+
+    def begin_sync(self) -> SyncPoint:
+        files = [*self._unsynced, self._file]
+        return SyncPoint(files, self.position)
+
+    def finish_sync(self, point: SyncPoint) -> None:
+        """Remember that everything before `point` is on the device."""
+        done = set(map(id, point.files))
+        self._unsynced = [file for file in self._unsynced if id(file) not in done]
+        self.synced = point.upto
+        self.counters.fsyncs += 1
+
+    def prepare_spare(self) -> None:
+        """Allocate the next file ahead of its need, without the shard's lock.
+
+        A disk that refuses is told by the rotation that needs the file.
+        """
+        if self._disk.exists(f"{self.directory}/{paths.SPARE_WAL}"):
+            return
+        preparing = f"{self.directory}/preparing{paths.TEMPORARY_SUFFIX}"
+        try:
+            self._allocate(preparing, self._file_bytes)
+            self._disk.rename(preparing, f"{self.directory}/{paths.SPARE_WAL}")
+        except DiskFailed:
+            if self._disk.exists(preparing):
+                self._disk.unlink(preparing)
+
+    def trim(self, upto: Position) -> list[str]:
+        """Remove every file that ends before `upto`; return their names."""
+        numbers = list_wal_files(self._disk, self.directory)
+        gone = [
+            n for n, following in zip(numbers, numbers[1:], strict=False) if following <= upto.file
+        ]
+        names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
+        for name in names:
+            self._disk.unlink(name)
+        return names
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _rotate(self, size: int) -> None:
+        following = self._open_next_file(size)
+        self._unsynced.append(self._file)
+        self._file = following
+        self.position = Position(self._next_frame, 0)
+        self.counters.rotations += 1
+
+    def _open_next_file(self, size: int) -> DiskFile:
+        """Give the spare, or a new file, the next name.
+
+        A full disk changes nothing: the same write may succeed later. Any other failure is final.
+        """
+        name = paths.wal_file_name(self._next_frame)
+        source = f"{self.directory}/{paths.SPARE_WAL}"
+        try:
+            if size > self._file_bytes or not self._disk.exists(source):
+                source = f"{self.directory}/rotating{paths.TEMPORARY_SUFFIX}"
+                self._allocate(source, max(size, self._file_bytes))
+            self._disk.rename(source, f"{self.directory}/{name}")
+            write_file(self._disk, f"{self.directory}/{paths.CURRENT}", name.encode() + b"\n")
+            file = self._disk.open(f"{self.directory}/{name}")
+        except DiskFull:
+            raise
+        except DiskFailed as error:
+            self.fail(error)
+            raise
+        self._capacity = file.size()
+        return file
+
+    def _allocate(self, path: str, size: int) -> None:
+        file = self._disk.create(path)
+        file.allocate(size)
+        file.sync_data()
+        file.close()
+
+
+def list_wal_files(disk: Disk, directory: str) -> list[int]:
+    """Return the numbers of a shard's files in log order."""
+    numbers = (paths.parse_wal_file_name(name) for name in disk.list(directory))
+    return sorted(n for n in numbers if n is not None)

@@ -1,0 +1,130 @@
+"""Read one shard of the WAL back and decide where it ends.
+
+Keeps: a torn tail is cut, damage of bytes that were once synced is an error that names file and offset.
+How the two are told apart: docs/internals/formats/wal.md, "Where the log ends".
+"""
+
+from typing import NamedTuple
+
+from topics.errors import CorruptData
+from topics.kernel import find_frame, scan_frames
+from topics.storage.disk import paths
+from topics.storage.disk.disk import Disk
+from topics.storage.wal.frame import FrameType, SyncMark, decode_control
+from topics.storage.wal.log import Position, list_wal_files
+
+Run = tuple[int, int, int, int, int, int]
+"""type, topic_id, first_seq, count, start, end: as `topics.kernel.scan_frames` gives it."""
+
+REWRITE_BYTES = 1 << 20
+
+
+class ReplayedFile(NamedTuple):
+    """The frames of one WAL file that are to be applied."""
+
+    number: int
+    buffer: memoryview
+    runs: list[Run]
+
+
+class ShardReplay(NamedTuple):
+    """What a shard directory holds from the replay start to its end."""
+
+    directory: str
+    files: list[ReplayedFile]
+    end: Position
+    next_frame: int
+    synced: Position
+    """A SyncMark proves that everything before this place was synced."""
+    dropped: list[int]
+    """Files behind the end, written after a sync that never finished."""
+
+
+def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
+    """Scan the shard from `start`, up to which a snapshot says that the log was synced."""
+    numbers = [n for n in list_wal_files(disk, directory) if n >= start.file]
+    if not numbers or numbers[0] != start.file:
+        raise CorruptData(
+            f"{directory}/{paths.wal_file_name(start.file)} is missing: run topics repair"
+        )
+    files: list[ReplayedFile] = []
+    end, next_frame, synced = start, start.file, start
+    for place, number in enumerate(numbers):
+        buffer = disk.map(f"{directory}/{paths.wal_file_name(number)}")
+        skip = min(start.offset, len(buffer)) if number == start.file else 0
+        frames_skipped = _count_frames(scan_frames(buffer, 0, skip).runs)
+        scan = scan_frames(buffer, skip, len(buffer))
+        files.append(ReplayedFile(number, buffer, scan.runs))
+        end = Position(number, scan.end)
+        next_frame = number + frames_skipped + _count_frames(scan.runs)
+        synced = max([synced, *_marks(buffer, scan.runs)])
+        following = numbers[place + 1 :]
+        whole = scan.clean and scan.end == scan.stopped
+        if following and whole and following[0] == next_frame:
+            continue
+        stopped = Position(number, scan.stopped)
+        marks = _marks_behind(disk, directory, buffer, stopped, following)
+        if any(mark > stopped for mark in marks) or end < start:
+            raise CorruptData(
+                f"{directory}/{paths.wal_file_name(number)} is damaged at offset {scan.end}: "
+                "frames that were synced cannot be read. Nothing was changed; "
+                "restore a backup or run topics repair",
+                segment=f"{directory}/{paths.wal_file_name(number)}",
+            )
+        return ShardReplay(directory, files, end, next_frame, synced, following)
+    raise AssertionError("a shard has at least one file")
+
+
+def seal_tail(disk: Disk, replay: ShardReplay) -> None:
+    """Cut the log at its end and make what is left of it durable.
+
+    A sync that failed before the restart may have left pages that look clean but are not on the device: everything that
+    no SyncMark proves is written once more, so that this sync means something. Running it twice changes nothing.
+    """
+    if not replay.files:
+        return
+    last = replay.files[-1]
+    file = disk.open(f"{replay.directory}/{paths.wal_file_name(last.number)}")
+    begin = replay.synced.offset if replay.synced.file == last.number else 0
+    for offset in range(begin, replay.end.offset, REWRITE_BYTES):
+        stop = min(offset + REWRITE_BYTES, replay.end.offset)
+        file.write_at(offset, [bytes(last.buffer[offset:stop])])
+    file.truncate(replay.end.offset)
+    file.sync_data()
+    file.close()
+    for number in replay.dropped:
+        disk.unlink(f"{replay.directory}/{paths.wal_file_name(number)}")
+    disk.sync_dir(replay.directory)
+
+
+def _count_frames(runs: list[Run]) -> int:
+    return sum(run[3] for run in runs)
+
+
+def _marks(buffer: memoryview, runs: list[Run]) -> list[Position]:
+    found = []
+    for run in runs:
+        if run[0] == FrameType.SYNC_MARK:
+            mark = decode_control(buffer, run[4])
+            assert isinstance(mark, SyncMark)
+            found.append(Position(mark.file, mark.offset))
+    return found
+
+
+def _marks_behind(
+    disk: Disk, directory: str, buffer: memoryview, stopped: Position, following: list[int]
+) -> list[Position]:
+    """Collect every SyncMark that is still readable behind the place where the scan stopped."""
+    found = _all_marks(buffer, stopped.offset)
+    for number in following:
+        found += _all_marks(disk.map(f"{directory}/{paths.wal_file_name(number)}"), 0)
+    return found
+
+
+def _all_marks(buffer: memoryview, offset: int) -> list[Position]:
+    found: list[Position] = []
+    while (offset := find_frame(buffer, offset, len(buffer))) >= 0:
+        scan = scan_frames(buffer, offset, len(buffer))
+        found += _marks(buffer, scan.runs)
+        offset = max(scan.stopped, offset + 1)
+    return found

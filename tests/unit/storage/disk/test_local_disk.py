@@ -1,0 +1,252 @@
+"""LocalDisk, where the operating system is seen: modes, short writes, errno, synced directories."""
+
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from topics.errors import DirectoryLocked, DiskFailed, DiskFull
+from topics.storage.disk import local_disk
+from topics.storage.disk.local_disk import LocalDisk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> LocalDisk:
+    return LocalDisk(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def synced_directories(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the names of the directories that get an fsync."""
+    names: list[str] = []
+    real_fsync = os.fsync
+
+    def fsync(fd: int) -> None:
+        names.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real_fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def fail_with(code: int) -> object:
+    def call(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+def test_the_root_is_made_with_its_parents_and_each_is_synced(
+    tmp_path: Path, synced_directories: list[str]
+) -> None:
+    disk = LocalDisk(str(tmp_path / "one" / "two"))
+    assert disk.list("") == []
+    assert synced_directories == [tmp_path.name, "one"]
+
+
+def test_a_root_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DiskFailed, match="file/root"):
+        LocalDisk(str(tmp_path / "file" / "root"))
+
+
+def test_nobody_else_can_read_what_we_make(disk: LocalDisk, root: Path) -> None:
+    disk.make_dir("d")
+    disk.create("d/a")
+    disk.lock("LOCK")
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / "d").stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / "d" / "a").stat().st_mode) == 0o600
+    assert stat.S_IMODE((root / "LOCK").stat().st_mode) == 0o600
+
+
+def test_make_dir_syncs_the_parent_of_each_new_directory(
+    disk: LocalDisk, synced_directories: list[str]
+) -> None:
+    disk.make_dir("one")
+    disk.make_dir("one/two/three")
+    assert synced_directories == ["root", "one", "two"]
+
+
+def test_make_dir_syncs_once_what_another_process_may_have_left_unsynced(
+    disk: LocalDisk, root: Path, synced_directories: list[str]
+) -> None:
+    (root / "one").mkdir()
+    disk.make_dir("one")
+    disk.make_dir("one")
+    assert synced_directories == ["root"]
+
+
+def test_a_directory_made_again_is_synced_again(
+    disk: LocalDisk, synced_directories: list[str]
+) -> None:
+    disk.make_dir("one")
+    disk.remove_dir("one")
+    disk.make_dir("one")
+    assert synced_directories == ["root", "root"]
+
+
+@pytest.mark.parametrize("step_bytes", [1, 3, 7])
+def test_a_short_write_is_continued(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, step_bytes: int
+) -> None:
+    real_pwrite = os.pwrite
+
+    def short_pwritev(fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        return real_pwrite(fd, b"".join(buffers)[:step_bytes], offset)
+
+    def short_pwrite(fd: int, buffer: bytes, offset: int) -> int:
+        return real_pwrite(fd, bytes(buffer)[:step_bytes], offset)
+
+    monkeypatch.setattr(os, "pwritev", short_pwritev)
+    monkeypatch.setattr(os, "pwrite", short_pwrite)
+    file = disk.create("a")
+    file.write_at(1, [b"abc", b"", b"defgh", memoryview(b"ij")])
+    file.write_at(11, [b"one buffer"])
+    assert disk.read("a") == b"\0abcdefghijone buffer"
+
+
+def test_a_write_that_makes_no_progress_fails(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    with pytest.raises(DiskFailed, match="no more bytes"):
+        disk.create("a").write_at(0, [b"a", b"b"])
+
+
+def test_a_short_read_is_continued(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.create("a")
+    file.write_at(0, [b"0123456789"])
+    real_pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: real_pread(fd, min(size, 3), at))
+    assert disk.read("a") == b"0123456789"
+    assert file.read_at(1, 5) == b"12345"
+    assert file.read_at(8, 5) == b"89"
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_the_device_cannot_preallocate_zeros_are_written(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", fail_with(code))
+    file = disk.create("a")
+    file.write_at(0, [b"head"])
+    file.allocate(3_000_000)
+    assert disk.read("a") == b"head" + bytes(2_999_996)
+
+
+def test_allocated_room_is_on_the_device(disk: LocalDisk, root: Path) -> None:
+    disk.create("a").allocate(1 << 20)
+    assert (root / "a").stat().st_blocks * 512 >= 1 << 20
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_is_told_apart_from_other_failures(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    file = disk.create("a")
+    monkeypatch.setattr(os, "posix_fallocate", fail_with(code))
+    monkeypatch.setattr(os, "pwrite", fail_with(code))
+    with pytest.raises(DiskFull, match="root/a: "):
+        file.allocate(10)
+    with pytest.raises(DiskFull, match="root/a: "):
+        file.write_at(0, [b"x"])
+
+
+def test_a_failed_sync_names_the_file_and_the_reason(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.create("a")
+    monkeypatch.setattr(os, "fdatasync", fail_with(errno.EIO))
+    with pytest.raises(DiskFailed, match=r"root/a: Input/output error"):
+        file.sync_data()
+
+
+def test_a_real_full_device_is_disk_full() -> None:
+    with pytest.raises(DiskFull, match="No space left"):
+        LocalDisk("/dev").open("full").write_at(0, [b"x"])
+
+
+def test_a_file_gives_its_descriptor_back_when_forgotten(disk: LocalDisk) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
+    file = disk.create("a")
+    assert descriptors() == before + 1
+    del file
+    assert descriptors() == before
+
+
+def test_the_refused_lock_names_the_directory_and_leaves_no_descriptor(
+    disk: LocalDisk, root: Path
+) -> None:
+    held = disk.lock("LOCK")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(DirectoryLocked, match=f"another process has {root} open"):
+            disk.lock("LOCK")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    held.close()
+
+
+def test_a_lock_held_by_another_process_is_seen(disk: LocalDisk, root: Path) -> None:
+    disk.lock("LOCK").close()
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(root / "LOCK")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(DirectoryLocked):
+            disk.lock("LOCK")
+        other.communicate(b"\n")
+    disk.lock("LOCK").close()
+
+
+def test_a_filesystem_without_locks_is_a_disk_failure(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", fail_with(errno.ENOLCK))
+    with pytest.raises(DiskFailed, match="LOCK"):
+        disk.lock("LOCK")
+
+
+def test_two_disks_on_one_mount_share_a_page_cache(disk: LocalDisk, tmp_path: Path) -> None:
+    assert disk.page_cache_id() == LocalDisk(str(tmp_path / "other")).page_cache_id()
+
+
+def test_the_page_cache_has_another_name_on_another_mount(disk: LocalDisk) -> None:
+    if disk.page_cache_id() is None:
+        pytest.skip("this kernel has no unique mount ids")
+    assert disk.page_cache_id() != LocalDisk("/dev").page_cache_id()
+
+
+def test_without_a_boot_id_the_page_cache_has_no_name(
+    disk: LocalDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_disk, "_BOOT_ID", tmp_path / "missing")
+    assert disk.page_cache_id() is None
+
+
+@pytest.mark.parametrize("mask", [0x8000_0000, 0x4000_0000], ids=["refused", "ignored"])
+def test_on_a_kernel_without_unique_mount_ids_the_page_cache_has_no_name(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, mask: int
+) -> None:
+    monkeypatch.setattr(local_disk, "_STATX_MNT_ID_UNIQUE", mask)
+    assert disk.page_cache_id() is None

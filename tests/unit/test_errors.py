@@ -1,0 +1,79 @@
+"""Errors cross process borders: a process pool pickles them on the way back."""
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from topics import errors
+from topics.errors import CorruptData, LimitReached, Throttled, TopicNotFound, TopicsError
+
+CLASSES = [
+    member
+    for _, member in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(member, TopicsError)
+]
+CODES = {
+    "internal",
+    "invalid_request",
+    "batch_too_large",
+    "record_too_large",
+    "topic_not_found",
+    "topic_exists_incompatible",
+    "topic_not_empty",
+    "topic_full",
+    "throttled",
+    "not_ready",
+    "shutting_down",
+}  # fmt: skip - one screen
+
+
+def built(kind: type[TopicsError]) -> TopicsError:
+    """Make one error of the class, with every argument its constructor takes."""
+    if kind.__init__ is Exception.__init__:
+        return kind("what happened")
+    values: dict[str, object] = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        values[name] = 7 if parameter.annotation is int else f"some {name}"
+    positional = [
+        values.pop(name)
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    return kind(*positional, **values)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_an_error_survives_pickling(kind: type[TopicsError]) -> None:
+    error = built(kind)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == str(error)
+    assert copy.args == error.args
+    assert vars(copy) == vars(error)
+
+
+def test_the_damaged_segment_survives_pickling() -> None:
+    copy = pickle.loads(pickle.dumps(CorruptData("bad checksum", segment="seg-1.data")))
+    assert isinstance(copy, CorruptData)
+    assert copy.segment == "seg-1.data"
+    assert str(copy) == "bad checksum"
+
+
+def test_messages_say_what_to_do() -> None:
+    assert str(TopicNotFound("orders")) == "topic 'orders' does not exist"
+    assert str(Throttled(30)) == "the write queue is full: try again in 30 ms"
+    assert "max_topics is 5" in str(LimitReached("max_topics", 5))
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_has_a_code_of_the_wire_contract(kind: type[TopicsError]) -> None:
+    assert kind.code in CODES
+
+
+def test_the_drawing_shows_every_error_once() -> None:
+    assert errors.__doc__ is not None
+    drawn = re.findall(r"(?:^|── )([A-Z][A-Za-z]+)", errors.__doc__, re.MULTILINE)
+    names = [name for name in drawn if hasattr(errors, name)]
+    assert sorted(names) == sorted(kind.__name__ for kind in CLASSES)

@@ -1,0 +1,84 @@
+"""The frame of the project: what a fresh clone promises."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BINARY = {".png", ".ico", ".gz", ".woff2", ".bin"}
+# Folders of a machine, and hosts that serve packages: neither belongs into a file of the project.
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|work|Users|opt|mnt)/[\w.-]+")
+PACKAGE_HOSTS = re.compile(
+    r"--(?:extra-)?index-url|--find-links|--trusted-host|files\.pythonhosted|\bpypi\.|/simple/"
+)
+THIS_FILE = "tests/unit/test_project.py"
+
+
+def tracked_files() -> list[Path]:
+    """List what git tracks or would track; a source archive without git has nothing to list."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = [name for name in listing.stdout.splitlines() if name != THIS_FILE]
+    paths = [ROOT / name for name in names]
+    return [path for path in paths if path.is_file() and path.suffix not in BINARY]
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATHS, PACKAGE_HOSTS], ids=["paths", "hosts"])
+def test_no_file_names_this_machine_or_a_package_host(pattern: re.Pattern[str]) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in tracked_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_the_pins_are_names_and_versions_only() -> None:
+    for line in (ROOT / "requirements/dev.txt").read_text(encoding="utf-8").splitlines():
+        if not line.lstrip().startswith("#"):
+            assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line)
+
+
+def test_every_development_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    pins = (ROOT / "requirements/dev.txt").read_text(encoding="utf-8")
+    for name in [*project["dependency-groups"]["dev"], *project["project"]["dependencies"]]:
+        assert re.search(rf"^{name}==", pins, re.MULTILINE)
+
+
+@pytest.mark.parametrize("extra", ["server", "client", "cli", "spark", "s3", "otel", "all"])
+def test_every_dependency_is_justified(extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs/internals/dependencies.md").read_text(encoding="utf-8")
+    for requirement in [*project["optional-dependencies"][extra], *project["dependencies"]]:
+        name = re.split(r"[\[=<>]", requirement)[0]
+        assert f"`{name}`" in page
+
+
+def test_the_readme_says_how_to_run_and_to_test() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make run" in readme
+    assert "make test" in readme
+
+
+def test_the_makefile_lists_itself() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    listing = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[0] for line in listing.splitlines()] == targets
+    phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
+    assert phony is not None
+    assert phony[1].split() == targets
+
+
+def test_the_types_ship() -> None:
+    assert (ROOT / "src/topics/py.typed").exists()
