@@ -1,4 +1,6 @@
-"""`topics`: a durable log for applications. Loss is never silent, and what was acknowledged is never lost.
+"""`topics`: a durable log for applications.
+
+Loss is never silent, and what was acknowledged is never lost.
 
 import topics
 

@@ -1,9 +1,10 @@
 """`topics.open`: the log inside your process, like SQLite. No server, one process per directory.
 
-Owns an engine and its background threads. `Log` is thread-safe; its values and errors are those of the whole package.
+Owns an engine and its background threads. `Log` is thread-safe; its values and errors are those of
+the whole package.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,11 +14,11 @@ from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
 from topics.engine.background import Background
 from topics.engine.engine import Engine
-from topics.engine.request import Write, build_diff_request, check_options, encode_write, read_write
+from topics.engine.request import Write, build_diff_request, build_write, read_write
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
-from topics.model.append import Appended, WriteOptions
+from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
 from topics.model.topics import TopicState
@@ -27,8 +28,11 @@ from topics.storage.segments.store import FolderStore
 
 
 def open_log(
-    path: str | None = None, *, config: ServerConfig | None = None, **settings: Any
-) -> "Log":  # noqa: ANN401
+    path: str | None = None,
+    *,
+    config: ServerConfig | None = None,
+    **settings: Any,  # noqa: ANN401 - a setting is a number or text
+) -> "Log":
     """Open a data directory, creating it where there is none.
 
     `settings` are those of `ServerConfig` (docs/reference/configuration.md); `path` is `data_dir`.
@@ -63,7 +67,7 @@ class Log:
 
     # Topics.
 
-    def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401
+    def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - any JSON
         """Create a topic, or change the config of an existing one; return its state."""
         self.engine.create_topic(topic, config)
         return self.engine.topic_state(topic, touch=False)
@@ -94,18 +98,19 @@ class Log:
         create: bool = True,
     ) -> Appended:
         """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
-        options = WriteOptions(
+        write = build_write(
+            records,
+            self.engine.config,
+            node=node,
             idempotency_key=idempotency_key,
             producer_id=producer_id,
             producer_seq=producer_seq,
             create=create,
         )
-        check_options(options)
-        write = read_write(encode_write(records, node=node), self.engine.config)
-        return self._append(topic, msgspec.structs.replace(write, options=options))
+        return self._append(topic, write)
 
     def append_json(self, topic: str, body: bytes) -> Appended:
-        """Append a JSON body as it would come over HTTP: `{"records": [...], "idempotency_key": …}`."""
+        """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
         return self._append(topic, read_write(body, self.engine.config))
 
     def diff(
@@ -120,7 +125,7 @@ class Log:
         include_meta: bool = True,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> Page:
-        """Read what comes after `from_seq`: records, what was lost before them, and where to go on."""
+        """Read what comes after `from_seq`: records, the loss before them, where to go on."""
         found = self._existing(topic)
         request = build_diff_request(
             found.config,
@@ -153,6 +158,12 @@ class Log:
         """Copy the log's tail into segments and trim the WAL; the background does it by itself."""
         self.engine.snapshot()
         self.engine.maintain()
+
+    def sync_askers(self) -> list[Callable[[], None]]:
+        """Return, per shard, what makes its sync thread run now; nothing where there is none."""
+        if self._background is None:
+            return [shard.commit.sync_once for shard in self.engine.shards]
+        return [loop.ask for loop in self._background.syncs]
 
     @property
     def last_error(self) -> TopicsError | None:

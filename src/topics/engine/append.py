@@ -1,20 +1,23 @@
 """The write path on one screen.
 
-    admit → find a repeat → check caps → reserve seqs → stamp frames → queue on the shard → (write, sync) → publish
+    admit → find a repeat → check caps → reserve seqs → stamp frames → queue on the shard
+    → (write, sync) → publish
 
-`submit_append` is the only append there is. It runs under the shard's lock and does no I/O; the group commit writes.
-Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a refused write takes no seq.
+`submit_append` is the only append there is. It runs under the shard's lock and does no I/O; the
+group commit writes.
+Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a refused write takes
+no seq.
 """
+
+from typing import TYPE_CHECKING
 
 from topics.clock import Clock
 from topics.engine.shard import Shard
-from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.retention import fits
 from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
 from topics.errors import RecordTooLarge, Throttled, TopicFull, TopicNotFound
 from topics.kernel import Batch, stamp_batch
 from topics.model.append import Appended, WriteOptions
-from topics.storage.disk.disk import Buffer
 from topics.storage.snapshots.snapshot import DedupeEntry
 from topics.storage.wal.frame import (
     FLAG_BATCH_OPEN,
@@ -23,14 +26,17 @@ from topics.storage.wal.frame import (
     HeadWatermark,
     encode_control,
 )
-from topics.storage.wal.group_commit import RETRY_AFTER_MS, Ticket, Waiter
+from topics.storage.wal.group_commit import RETRY_AFTER_MS, Commitment, Ticket, Waiter
+
+if TYPE_CHECKING:
+    from topics.storage.disk.disk import Buffer
 
 LOOKAHEAD_MAX = 1 << 18
 LOOKAHEAD_GROWTH = 4
 LOOKAHEAD_KEEPS_MS = 1_000
 
 
-class Append(Ticket):
+class Append(Commitment):
     """One write on its way, and what it will answer."""
 
     __slots__ = ("appended", "batch", "dedupe", "first_seq", "shard", "topic")
@@ -55,14 +61,7 @@ class Append(Ticket):
                     dedupe, topic_id=topic.id, ts=topic.last_ts, flags=FLAG_BATCH_OPEN
                 )
                 buffers, frames = [frame, batch.frames], frames + 1
-        super().__init__(
-            buffers,
-            frames=frames,
-            needs_sync=needs_sync,
-            publish=self._publish,
-            abort=self._abort,
-            waiter=waiter,
-        )
+        super().__init__(buffers, frames=frames, needs_sync=needs_sync, waiter=waiter)
         self.shard = shard
         self.topic = topic
         self.batch = batch
@@ -70,17 +69,10 @@ class Append(Ticket):
         self.dedupe = dedupe
         self.appended: Appended | None = None
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         topic, batch, shard = self.topic, self.batch, self.shard
-        chunk = Chunk(
-            self.first_seq,
-            count=batch.count,
-            frames=batch.frames,
-            idx=batch.idx,
-            durable=topic.config.persists,
-        )
         self._leave()
-        topic.publish(chunk, payload_bytes=batch.payload_bytes)
+        topic.publish(batch, self.first_seq, durable=self.frames > 0)
         if topic.enforce_caps():
             shard.floors_due.add(topic)
         shard.dirty.add(topic)
@@ -88,12 +80,12 @@ class Append(Ticket):
         self.appended = Appended(
             topic=topic.name,
             first_seq=self.first_seq,
-            last_seq=self.first_seq + batch.count - 1,
+            last_seq=topic.head_seq,
             count=batch.count,
             head_seq=topic.head_seq,
         )
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
         self._leave()
         self.topic.next_seq = self.first_seq
         if self.dedupe is not None:
@@ -106,7 +98,7 @@ class Append(Ticket):
         topic.inflight_bytes -= self.batch.payload_bytes
 
 
-class Repeat(Ticket):
+class Repeat(Commitment):
     """A write that was already made: answered when the first one is as safe as it was promised."""
 
     __slots__ = ("_entry", "_topic", "appended")
@@ -114,12 +106,12 @@ class Repeat(Ticket):
     def __init__(
         self, topic: Topic, entry: DedupeEntry, *, needs_sync: bool, waiter: Waiter | None
     ) -> None:
-        super().__init__([], frames=0, needs_sync=needs_sync, publish=self._publish, waiter=waiter)
+        super().__init__([], frames=0, needs_sync=needs_sync, waiter=waiter)
         self._topic = topic
         self._entry = entry
         self.appended: Appended | None = None
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         entry, topic = self._entry, self._topic
         self.appended = Appended(
             topic=topic.name,
@@ -141,7 +133,10 @@ def submit_append(
     tail_bytes_max: int,
     waiter: Waiter | None = None,
 ) -> Append | Repeat:
-    """Queue a write under the shard's lock; the ticket is done when its durability class is satisfied."""
+    """Queue a write under the shard's lock.
+
+    The ticket is done when its durability class is satisfied.
+    """
     if topic.deleted:
         raise TopicNotFound(topic.name)
     shard.commit.admit(len(batch.frames))
@@ -182,7 +177,7 @@ def submit_append(
 
 
 def close_reservation(shard: Shard, topic: Topic) -> None:
-    """Give back the seqs that were reserved ahead, so that a power cut announces no loss that was none."""
+    """Give back the seqs reserved ahead, so that a power cut announces no loss that was none."""
     if topic.next_seq - 1 == topic.head_seq < topic.reserved_seq and not topic.reserving_seq:
         topic.reserved_seq = topic.head_seq
         topic.lookahead = FIRST_LOOKAHEAD
@@ -211,7 +206,7 @@ def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe |
 
 
 def _reserve(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> bool:
-    """Make sure that no seq is handed out twice after a crash; tell whether the write must wait for a sync.
+    """Make sure that no seq is handed out twice after a crash; True if the write must wait.
 
     An `fsync` topic needs no reservation: what was lost of it was never acknowledged.
     """

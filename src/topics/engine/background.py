@@ -1,8 +1,8 @@
 """The engine's own threads: one sync thread a shard, one for segments, one for the cold tier.
 
-Each runs steps that are plain calls on the engine, so that a test can make them one by one without any thread.
-A step that fails with a storage error makes its shard read-only or is tried again at its next time; the last error is kept for
-`Engine` users to show.
+Each runs steps that are plain calls on the engine, so that a test can make them one by one without
+any thread. A step that fails with a storage error makes its shard read-only or is tried again at
+its next time; the last error is kept for `Engine` users to show.
 """
 
 import threading
@@ -36,12 +36,14 @@ class Loop:
         self._asked.set()
         self._thread.join(CLOSE_TIMEOUT_S)
 
+    def _wait_for_step(self) -> bool:
+        """Wait for the next time or an `ask`; True when it is over."""
+        self._asked.wait(self._every_s)
+        self._asked.clear()
+        return self._stopping
+
     def _run(self) -> None:
-        while not self._stopping:
-            self._asked.wait(self._every_s)
-            self._asked.clear()
-            if self._stopping:
-                return
+        while not self._wait_for_step():
             try:
                 self._step()
                 self.last_error = None

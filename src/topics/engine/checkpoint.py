@@ -1,9 +1,10 @@
 """Copy what the WAL holds into segments, so that the WAL can be trimmed.
 
-    take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock) → CheckpointMark, sync
+    take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock)
+    → CheckpointMark, sync
 
-Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes while a chunk is being copied
-reaches the copy; records below the live floor are not copied at all.
+Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes
+while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
 from topics.config import ServerConfig
@@ -20,8 +21,8 @@ from topics.storage.wal.frame import CheckpointMark, encode_control
 def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
     """Absorb every published record of a shard into segments.
 
-    A full disk leaves everything as it was; any other failure makes the shard read-only, because what reached the segment
-    files is unknown until a restart reads them again.
+    A full disk leaves everything as it was; any other failure makes the shard read-only, because
+    what reached the segment files is unknown until a restart reads them again.
     """
     with shard.lock:
         finished = shard.commit.flush()
@@ -153,7 +154,7 @@ class _Absorption:
             start = stop
 
     def _piece_for(self, chunk: Chunk, seq: int) -> _Piece:
-        """Return the piece that takes `seq` next: the last one, the active segment's, or a new one."""
+        """Return the piece that takes `seq`: the last one, the active segment's, or a new one."""
         if self._pieces:
             piece = self._pieces[-1]
             if self._takes(piece, chunk, seq):

@@ -1,7 +1,7 @@
 """Deleting records: one predicate on the WAL, then flags in place.
 
-Keeps: a delete is durable before anything of it is visible; it touches only what existed at the call; it never moves the
-evict floor.
+Keeps: a delete is durable before anything of it is visible; it touches only what existed at the
+call; it never moves the evict floor.
 """
 
 from topics.engine.diff import kernel_match
@@ -12,23 +12,23 @@ from topics.kernel import match_tags
 from topics.model.delete import Deleted
 from topics.storage.segments.segment import Segment
 from topics.storage.wal.frame import Delete, encode_control
-from topics.storage.wal.group_commit import Ticket, Waiter
+from topics.storage.wal.group_commit import Commitment, Waiter
 
 
-class Deletion(Ticket):
+class Deletion(Commitment):
     """One delete on its way, and what it will answer."""
 
     __slots__ = ("_body", "_shard", "_topic", "deleted")
 
     def __init__(self, shard: Shard, topic: Topic, body: Delete, *, waiter: Waiter | None) -> None:
         frame = encode_control(body, topic_id=topic.id)
-        super().__init__([frame], frames=1, needs_sync=True, publish=self._publish, waiter=waiter)
+        super().__init__([frame], frames=1, needs_sync=True, waiter=waiter)
         self._shard = shard
         self._topic = topic
         self._body = body
         self.deleted: Deleted | None = None
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         topic = self._topic
         count = apply_delete(topic, self._body)
         self._shard.dirty.add(topic)

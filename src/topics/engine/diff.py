@@ -2,20 +2,25 @@
 
     floors → holes → runs → view of entries and bytes → projection to JSON
 
-Takes no lock: see `topics.engine.topics.topic`. A read that meets a checkpoint, rewrite or relocation in the middle starts over.
-Keeps: every seq up to `next_from_seq` was delivered, announced, deleted, or filtered for this reader; at most one tombstone, and
-it comes before the records.
+Takes no lock: see `topics.engine.topics.topic`. A read that meets a checkpoint, rewrite or
+relocation in the middle starts over.
+Keeps: every seq up to `next_from_seq` was delivered, announced, deleted, or filtered for this
+reader; at most one tombstone, and it comes before the records.
 """
+
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, FileMissing, RequestError
 from topics.kernel import MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.diff import Page, Tombstone
 from topics.storage.segments.segment import Segment
+
+if TYPE_CHECKING:
+    from topics.engine.topics.floors import Floors, Hole
 
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
@@ -134,8 +139,12 @@ class _Reading:
         )
 
     def _read(self, cursor: int, upto: int) -> tuple[int, bool]:
-        """Read records in (cursor, upto]; return the last seq examined and whether the page is full."""
-        for run, start in self.topic.runs_from(max(cursor + 1, self.floors.earliest_seq)):
+        """Read records in (cursor, upto].
+
+        Return the last seq examined and whether the page is full.
+        """
+        for run, at in self.topic.runs_from(max(cursor + 1, self.floors.earliest_seq)):
+            start = at
             stop = min(run.count, upto - run.first_seq + 1)
             while start < stop:
                 if self._is_full():
@@ -157,7 +166,7 @@ class _Reading:
         )
 
     def _project(self, run: Run, start: int, stop: int) -> int:
-        """Add the wanted entries of [start, stop) and return the index behind the last one examined."""
+        """Add the wanted entries of [start, stop); return the index behind the last examined."""
         request = self.request
         budget = max(1, request.max_batch_bytes - self.size)
         if isinstance(run, Segment) and run.tier == "cold":

@@ -1,7 +1,8 @@
 """The engine: open a data directory, wire its parts, close it.
 
-Owns the registry of topics, the shards and the order of start and stop. What the words mean is next door: append, diff, delete,
-checkpoint, snapshot, maintenance, recover. Everything here is thread-safe.
+Owns the registry of topics, the shards and the order of start and stop. What the words mean is
+next door: append, diff, delete, checkpoint, snapshot, maintenance, recover. Everything here is
+thread-safe.
 """
 
 import threading
@@ -84,11 +85,11 @@ class Engine:
         self.shards = self._open_shards(found)
         data_dir.mark_running(self.disk)
         for topic, hole in found.new_holes:
-            self._shard_of(topic).submit_control(
+            self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
             )
         for topic in self._topics.values():
-            shard = self._shard_of(topic)
+            shard = self.shard_of(topic)
             if topic.chunks() or topic.flagged:
                 shard.dirty.add(topic)
         for shard in self.shards:
@@ -134,6 +135,12 @@ class Engine:
 
     # Topics.
 
+    def shard_of(self, topic: Topic) -> Shard:
+        return self.shards[topic.id % len(self.shards)]
+
+    def find_topic(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
     def topic(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
@@ -141,7 +148,7 @@ class Engine:
         return topic
 
     def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
-        """Return the topic a write goes to, created if the write may do that, and whether it was."""
+        """Return the topic a write goes to, and whether the write created it."""
         topic = self._topics.get(name)
         if topic is not None:
             return topic, False
@@ -182,7 +189,7 @@ class Engine:
             topic = self._topics.get(name)
             if topic is None:
                 return False
-            shard = self._shard_of(topic)
+            shard = self.shard_of(topic)
             with shard.lock:
                 self._expire(shard, topic)
                 if if_empty and (topic.live_records or topic.inflight_records):
@@ -207,7 +214,7 @@ class Engine:
 
     def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
         topic = self.topic(name)
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         with shard.lock:
             self._expire(shard, topic)
             if touch:
@@ -237,7 +244,7 @@ class Engine:
     ) -> tuple[Shard, Append | Repeat]:
         """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
         self._check_open()
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
@@ -255,7 +262,7 @@ class Engine:
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self._shard_of(topic).tail_bytes > self._tail_bytes_max:
+        if self.shard_of(topic).tail_bytes > self._tail_bytes_max:
             self.checkpoint()
         shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)
@@ -264,7 +271,7 @@ class Engine:
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what comes after a cursor."""
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
             with shard.lock:
@@ -285,7 +292,7 @@ class Engine:
             raise RequestError("a delete needs before_seq, match, or both")
         if before_seq < 0:
             raise RequestError("before_seq must be 1 or more")
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         with shard.lock:
             if topic.deleted:
                 raise TopicNotFound(topic.name)
@@ -326,7 +333,7 @@ class Engine:
             with self._registry_lock:
                 by_shard: dict[Shard, list[Topic]] = {shard: [] for shard in self.shards}
                 for topic in self._topics.values():
-                    by_shard[self._shard_of(topic)].append(topic)
+                    by_shard[self.shard_of(topic)].append(topic)
                 snapshot = capture(
                     self.shards,
                     by_shard,
@@ -425,10 +432,7 @@ class Engine:
 
     def _each(self) -> Iterator[tuple[Shard, Topic]]:
         for topic in self.topics():
-            yield self._shard_of(topic), topic
-
-    def _shard_of(self, topic: Topic) -> Shard:
-        return self.shards[topic.id % len(self.shards)]
+            yield self.shard_of(topic), topic
 
     def _expire(self, shard: Shard, topic: Topic) -> None:
         if topic.expire(self.clock.now_ms()):
@@ -450,7 +454,7 @@ class Engine:
             created_ts=self.clock.now_ms(),
             tags=TagRuns(self.disk, topic_id),
         )
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         with shard.lock:
             shard.commit.admit(0)
             self._next_topic_id += 1
@@ -466,7 +470,7 @@ class Engine:
         self._check_config(topic.name, config)
         if config == topic.config:
             return
-        shard = self._shard_of(topic)
+        shard = self.shard_of(topic)
         with shard.lock:
             shard.commit.admit(0)
             finished = shard.commit.flush()

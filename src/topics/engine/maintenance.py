@@ -1,7 +1,7 @@
-"""What is done to segments after their checkpoint: seal by age, index tags, reclaim, rewrite, relocate.
+"""What is done to segments after their checkpoint: seal, index tags, reclaim, rewrite, relocate.
 
-Each is a function that does one step of work on one topic and may be cut anywhere: what a restart finds is the state before or
-after it. None holds the shard's lock while it reads or writes files.
+Each is a function that does one step of work on one topic and may be cut anywhere: what a restart
+finds is the state before or after it. None holds the shard's lock while it reads or writes files.
 """
 
 from topics.config import ServerConfig
@@ -103,7 +103,7 @@ def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
 
 
 def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig) -> int:
-    """Move old sealed segments to the cold tier: copy, sync, durable pointer, delete the hot data."""
+    """Move old segments to the cold tier: copy, sync, durable pointer, delete the hot data."""
     if stores.cold is None:
         return 0
     moved = 0

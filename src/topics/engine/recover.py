@@ -1,10 +1,12 @@
 """A start: snapshot + segments + WAL → topics, in one deterministic pass.
 
-    newest whole snapshot → scan every shard's log → which seqs are in synced segments → open segments → apply frames in order
+    newest whole snapshot → scan every shard's log → which seqs are in synced segments
+    → open segments → apply frames in order
     → announce what a power cut took → cut torn tails
 
-Nothing on disk changes before everything was read and believed; what changes then (torn tails, orphans) may be cut anywhere and
-done again. Damage of bytes that were once synced stops the start with an error that names the file.
+Nothing on disk changes before everything was read and believed; what changes then (torn tails,
+orphans) may be cut anywhere and done again. Damage of bytes that were once synced stops the start
+with an error that names the file.
 """
 
 from collections.abc import Callable
@@ -168,7 +170,10 @@ class _Recovery:
         return topic
 
     def _open_segments(self, topic: Topic) -> None:
-        """Open the segments up to the highest absorbed seq; what is behind it was never finished."""
+        """Open the segments up to the highest absorbed seq.
+
+        What is behind it was never finished.
+        """
         directory = paths.topic_dir(topic.id)
         names = self._disk.list(directory)
         cold = self._cold.get(topic.id, set())
@@ -202,7 +207,10 @@ class _Recovery:
         segment.load(keep=keep)
 
     def _find_cold(self, segment: Segment) -> None:
-        """Take the data from the cold tier; its index comes back from there if the hot one is gone."""
+        """Take the data from the cold tier.
+
+        Its index comes back from there if the hot one is gone.
+        """
         cold = self._stores.cold
         if cold is None or not cold.has(segment.topic_id, segment.first_seq):
             raise CorruptData(
@@ -264,7 +272,8 @@ class _Recovery:
             return  # read by the first pass, or by the scan
         elif isinstance(body, frame.RouterCreate | frame.RouterDelete | frame.Lease | frame.Group):
             raise UnknownFormat(
-                f"the WAL has a {type(body).__name__} frame, which this version cannot apply: use a newer topics"
+                f"the WAL has a {type(body).__name__} frame, which this version cannot apply: "
+                "use a newer topics"
             )
         elif isinstance(body, frame.Hole):
             self._apply_hole(topic_id, body)
@@ -362,8 +371,8 @@ class _Recovery:
                 continue
             if topic_id >= self._found.next_topic_id:
                 raise CorruptData(
-                    f"{paths.topic_dir(topic_id)} belongs to a topic that neither snapshot nor WAL knows: "
-                    "restore meta/ and wal/, or run topics repair"
+                    f"{paths.topic_dir(topic_id)} belongs to a topic that neither snapshot nor WAL "
+                    "knows: restore meta/ and wal/, or run topics repair"
                 )
             self._found.orphan_ids.append(topic_id)
 
@@ -382,7 +391,7 @@ def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
     elif isinstance(body, frame.Dedupe):
         topic.idempotency.remember(body, ts=ts, window_ms=topic.config.idempotency_window_ms)
     else:
-        raise AssertionError(f"{type(body).__name__} belongs to no topic")
+        raise AssertionError(type(body).__name__)  # noqa: TRY004 - our own broken promise
 
 
 def _untagged(topic: Topic) -> list[Segment]:
@@ -408,7 +417,8 @@ def _check_cover(topic: Topic) -> None:
         seq = max(seq, last_seq + 1)
     if seq <= topic.head_seq:
         raise CorruptData(
-            f"topic {topic.name!r} ({paths.topic_dir(topic.id)}): no file holds seq {seq}: run topics repair",
+            f"topic {topic.name!r} ({paths.topic_dir(topic.id)}): no file holds seq {seq}: "
+            "run topics repair",
             segment=paths.topic_dir(topic.id),
         )
 

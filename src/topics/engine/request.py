@@ -1,4 +1,7 @@
-"""From what a caller says to what the engine takes: bodies, options, cursors. Pure but for the errors."""
+"""From what a caller says to what the engine takes: bodies, options, cursors.
+
+Pure but for the errors.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +32,7 @@ _NO_OPTIONS = WriteOptions()
 
 
 class Write(Struct, frozen=True, kw_only=True):
-    """A body, read and checked: frames without seqs, how to treat them, and the config of a new topic."""
+    """A body, read and checked: frames without seqs, how to treat them, a new topic's config."""
 
     batch: Batch
     options: WriteOptions
@@ -78,6 +81,28 @@ def encode_write(records: Iterable[Mapping[str, Any]], *, node: str | None = Non
         return msgspec.json.encode(fields)
     except (TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"records must be JSON values: {error}") from None
+
+
+def build_write(
+    records: Iterable[Mapping[str, Any]],
+    limits: Limits,
+    *,
+    node: str | None = None,
+    idempotency_key: str | None = None,
+    producer_id: str | None = None,
+    producer_seq: int | None = None,
+    create: bool = True,
+) -> Write:
+    """Make a write from Python values."""
+    options = WriteOptions(
+        idempotency_key=idempotency_key,
+        producer_id=producer_id,
+        producer_seq=producer_seq,
+        create=create,
+    )
+    check_options(options)
+    write = read_write(encode_write(records, node=node), limits)
+    return msgspec.structs.replace(write, options=options)
 
 
 def check_options(options: WriteOptions) -> None:

@@ -1,16 +1,16 @@
 """Take a snapshot: everything the trimmed part of the WAL would have told.
 
-Keeps: what a snapshot says was synced before the snapshot was written; the WAL is trimmed only up to the older of the two
-snapshots that are kept.
+Keeps: what a snapshot says was synced before the snapshot was written; the WAL is trimmed only up
+to the older of the two snapshots that are kept.
 """
 
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Hole, with_hole
 from topics.engine.topics.topic import Topic
-from topics.storage.snapshots.snapshot import ShardSnapshot, Snapshot, TopicSnapshot
-from topics.storage.segments.segment import Segment
 from topics.storage.disk.disk import Disk
+from topics.storage.segments.segment import Segment
+from topics.storage.snapshots.snapshot import ShardSnapshot, Snapshot, TopicSnapshot
 
 
 def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
@@ -33,7 +33,7 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
         evict_reason=topic.floors.reason,
         delete_below=topic.delete_below,
         absorbed_seq=topic.absorbed_seq,
-        holes=[tuple(hole) for hole in holes],
+        holes=[(hole.first_seq, hole.last_seq, hole.reason) for hole in holes],
         cold_segments=[s.first_seq for s in topic.segments() if s.tier == "cold"],
         idempotency=keys,
         producers=producers,

@@ -1,6 +1,7 @@
 """The values the kernel returns.
 
-They are msgspec structs because those are made in C: a batch of one record must stay cheap.
+They are msgspec structs because those are made in C: a batch of one record must stay cheap. None
+can be part of a cycle, so the garbage collector need not follow them.
 """
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from topics.kernel.layout import Run
 
 
-class Batch(msgspec.Struct):
+class Batch(msgspec.Struct, gc=False):
     """The WAL frames of one write, not yet stamped with topic, seq, time and checksum.
 
     `idx` has one 20-byte entry a frame, offsets counted from the first byte of `frames`.
@@ -21,7 +22,7 @@ class Batch(msgspec.Struct):
     envelope: dict[str, bytes]
 
 
-class Scan(msgspec.Struct, frozen=True):
+class Scan(msgspec.Struct, frozen=True, gc=False):
     """What a stretch of WAL holds, up to its end or its first bad frame.
 
     `end` is behind the last whole batch, `stopped` where reading ended. `clean` means that it
@@ -34,7 +35,7 @@ class Scan(msgspec.Struct, frozen=True):
     clean: bool
 
 
-class Projection(msgspec.Struct, frozen=True):
+class Projection(msgspec.Struct, frozen=True, gc=False):
     """Records as reply JSON, comma-joined; `stop` is behind the last entry looked at."""
 
     json: bytes
@@ -42,7 +43,7 @@ class Projection(msgspec.Struct, frozen=True):
     stop: int
 
 
-class IdxSummary(msgspec.Struct, frozen=True):
+class IdxSummary(msgspec.Struct, frozen=True, gc=False):
     """One pass over an idx. The sums stop before `bad_index`, which is -1 for a sound one."""
 
     entries: int

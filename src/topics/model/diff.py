@@ -14,7 +14,10 @@ MATCH_OPS = ("Eq", "Glob")
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One record. `data` and `meta` are decoded when asked for; `*_json` are the bytes that were sent."""
+    """One record.
+
+    `data` and `meta` are decoded when asked for; `*_json` are the bytes that were sent.
+    """
 
     seq: int = field(name="$seq")
     ts: int = field(name="$ts")

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,9 @@ Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 PRIORITY_MAX = 1000
 LEASE_MS = (100, 86_400_000)
 CLAIM_JITTER_MS = (0, 5_000)
+
+
+_C = TypeVar("_C", bound="TopicConfig")
 
 
 class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +44,10 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return cls().merged(changes)
 
     def merged(self, changes: Mapping[str, Any]) -> Self:
-        """Return this config with some fields changed; raise RequestError where one cannot be used."""
+        """Return this config with some fields changed.
+
+        Raise RequestError where one cannot be used.
+        """
         _check_names(changes)
         fields = {name: getattr(self, name) for name in self.__struct_fields__} | dict(changes)
         if "durability" not in changes and "durable" in changes:
@@ -51,7 +57,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             config = msgspec.convert(fields, type(self))
         except msgspec.ValidationError as error:
             raise RequestError(f"topic config: {error}") from None
-        return config._checked()
+        return _checked(config)
 
     def check_same_type(self, changes: Mapping[str, Any], *, topic: str) -> None:
         wanted = changes.get("type", self.type)
@@ -67,25 +73,26 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     def persists(self) -> bool:
         return self.durability != "ephemeral"
 
-    def _checked(self) -> Self:
-        for name in (
-            "ttl_ms",
-            "cap_records",
-            "cap_bytes",
-            "idempotency_window_ms",
-            "max_deliveries",
-        ):
-            if getattr(self, name) < 0:
-                raise RequestError(f"topic config: {name} must be 0 (off) or more")
-        priority = self.priority
-        if priority is not None:
-            priority = _clamped(priority, (-PRIORITY_MAX, PRIORITY_MAX))
-        return msgspec.structs.replace(
-            self,
-            priority=priority,
-            lease_ms=_clamped(self.lease_ms, LEASE_MS),
-            claim_jitter_ms=_clamped(self.claim_jitter_ms, CLAIM_JITTER_MS),
-        )
+
+def _checked(config: _C) -> _C:
+    for name in (
+        "ttl_ms",
+        "cap_records",
+        "cap_bytes",
+        "idempotency_window_ms",
+        "max_deliveries",
+    ):
+        if getattr(config, name) < 0:
+            raise RequestError(f"topic config: {name} must be 0 (off) or more")
+    priority = config.priority
+    if priority is not None:
+        priority = _clamped(priority, (-PRIORITY_MAX, PRIORITY_MAX))
+    return msgspec.structs.replace(
+        config,
+        priority=priority,
+        lease_ms=_clamped(config.lease_ms, LEASE_MS),
+        claim_jitter_ms=_clamped(config.claim_jitter_ms, CLAIM_JITTER_MS),
+    )
 
 
 def _clamped(value: int, bounds: tuple[int, int]) -> int:

@@ -18,7 +18,6 @@ from hypothesis.strategies import (
     sampled_from,
     text,
 )
-
 from tests.property.kernel.frames import Record
 
 LIMITS = {
@@ -63,7 +62,7 @@ just_two = sampled_from([2])
 
 @composite
 def quoted(draw: DrawFn, value: str) -> str:
-    """Spell a string plainly, as JSON escapes, or all of it in \\u escapes."""
+    """Spell a string plainly, with escapes outside ASCII, or with nothing but escapes."""
     way = draw(integers(0, 2))
     if way < 2:
         return json.dumps(value, ensure_ascii=bool(way))
@@ -98,9 +97,10 @@ def spelled_record(draw: DrawFn) -> tuple[str, Record]:
     members += [(key, "null") for key in sorted(absent) if draw(booleans())]
     members += [("unknown", draw(raw_json()))] * draw(integers(0, 1))
     spelled = draw(spelled_object(draw(permutations(members))))
-    record = Record(
-        data.encode(), *(None if t is None else t.encode() for t in (tag, node, raw_meta))
+    tag_bytes, node_bytes, meta_bytes = (
+        None if part is None else part.encode() for part in (tag, node, raw_meta)
     )
+    record = Record(data.encode(), tag_bytes, node_bytes, meta_bytes)
     return spelled, record
 
 

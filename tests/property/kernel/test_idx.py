@@ -1,6 +1,6 @@
 """Properties of the idx helpers, against the plainest way to say the same; and over garbage."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import (
     DataObject,
     binary,
@@ -11,14 +11,13 @@ from hypothesis.strategies import (
     lists,
     sampled_from,
 )
-
 from tests.property.kernel.frames import U64, Chunk, chunks, edits, harm, idx_entry
 from tests.property.kernel.twins import agreed, is_refused
 
 u32 = integers(0, 2**32 - 1)
-entries = builds(
-    idx_entry, u32, u32 | integers(0, 100), U64 | integers(0, 9), integers(0, 255) | sampled_from([0, 8])
-)  # fmt: skip
+sizes = u32 | integers(0, 100)
+flags = integers(0, 255) | sampled_from([0, 8])
+entries = builds(idx_entry, u32, sizes, U64 | integers(0, 9), flags)
 indexes = lists(entries, max_size=30).map(b"".join)
 
 
@@ -29,7 +28,6 @@ def parse_entry(idx: bytes, i: int) -> tuple[int, int, int, int]:
 
 
 @given(idx=indexes, rest=binary(max_size=19), choose=data())
-@settings(max_examples=300)
 def test_counting_and_evicting_follow_the_live_entries(
     idx: bytes, rest: bytes, choose: DataObject
 ) -> None:
@@ -88,9 +86,10 @@ def test_a_sound_idx_is_summed_up(chunk: Chunk) -> None:
 
 
 @given(chunk=chunks(layout=1), changes=edits, dropped=booleans())
-@settings(max_examples=300)
 def test_the_first_entry_that_breaks_the_row_is_named(
-    chunk: Chunk, changes: list[tuple[int, int, bytes]], dropped: bool  # noqa: FBT001
+    chunk: Chunk,
+    changes: list[tuple[int, int, bytes]],
+    dropped: bool,  # noqa: FBT001
 ) -> None:
     idx = harm(chunk.idx, changes)
     if dropped:

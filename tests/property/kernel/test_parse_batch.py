@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis.strategies import (
     DataObject,
     binary,
@@ -15,10 +15,10 @@ from hypothesis.strategies import (
     text,
     tuples,
 )
-
 from tests.property.kernel.bodies import LIMITS, Body, bodies, parse_strictly, raw_json
 from tests.property.kernel.frames import FLAG_OPEN, edits, harm, idx_entry, wal_frame
 from tests.property.kernel.twins import agreed, is_refused
+
 from topics.errors import RecordTooLarge, RequestError
 from topics.kernel import Batch
 
@@ -49,7 +49,6 @@ def agree_with_the_json_module(body: bytes) -> None:
 
 
 @given(body=bodies())
-@settings(max_examples=300)
 def test_frames_hold_exactly_what_was_sent_however_it_is_spelled(body: Body) -> None:
     batch = agreed("parse_batch", body.raw, **{**LIMITS, "max_record_bytes": 1 << 20})
     assert isinstance(batch, Batch)
@@ -66,7 +65,6 @@ def test_frames_hold_exactly_what_was_sent_however_it_is_spelled(body: Body) -> 
 
 
 @given(body=bodies(), changes=edits)
-@settings(max_examples=500)
 def test_a_harmed_body_is_judged_as_the_json_module_judges_it(
     body: Body, changes: list[tuple[int, int, bytes]]
 ) -> None:
@@ -77,7 +75,6 @@ def test_a_harmed_body_is_judged_as_the_json_module_judges_it(
     body=bodies(),
     changes=lists(tuples(integers(0, 2**16), integers(1, 3), sampled_from(TOKENS)), min_size=1),
 )
-@settings(max_examples=500)
 def test_a_body_with_wrong_tokens_is_judged_as_the_json_module_judges_it(
     body: Body, changes: list[tuple[int, int, bytes]]
 ) -> None:
@@ -85,7 +82,6 @@ def test_a_body_with_wrong_tokens_is_judged_as_the_json_module_judges_it(
 
 
 @given(tokens=lists(sampled_from(TOKENS)))
-@settings(max_examples=300)
 def test_token_soup_as_data_is_judged_as_the_json_module_judges_it(tokens: list[bytes]) -> None:
     agree_with_the_json_module(b'{"records":[{"data":' + b"".join(tokens) + b"}]}")
 
@@ -166,7 +162,6 @@ FAULTY_FIELDS = {
 
 
 @given(choose=data())
-@settings(max_examples=300)
 def test_the_twins_name_the_same_fault_when_a_body_has_several(choose: DataObject) -> None:
     records = []
     for _ in range(choose.draw(integers(0, 4), label="records")):

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import (
     DataObject,
     binary,
@@ -17,9 +17,9 @@ from hypothesis.strategies import (
     sampled_from,
     tuples,
 )
-
 from tests.property.kernel.frames import Chunk, Record, chunks, edits, few_names, harm
 from tests.property.kernel.twins import agreed, is_refused
+
 from topics.errors import CorruptData
 from topics.kernel import MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Projection
 
@@ -30,7 +30,7 @@ choices = fixed_dictionaries(
         "limit": integers(0, 15) | just(1000),
         "budget": integers(-1, 400) | just(1 << 20),
         "skip_nodes": lists(few_names, max_size=2).map(tuple)
-        | just(tuple(b"%d" % i for i in range(12)) + (b"a",)),
+        | just((*(b"%d" % i for i in range(12)), b"a")),
         "match": matches,
         "include_meta": booleans(),
         "include_tags": booleans(),
@@ -83,7 +83,6 @@ def model(chunk: Chunk, start: int, stop: int, shown: dict[str, Any]) -> Project
 
 
 @given(layout=layouts, shown=choices, shift=integers(-50, 50), choose=data())
-@settings(max_examples=500)
 def test_a_page_shows_what_was_written_and_asked_for(
     layout: int, shown: dict[str, Any], shift: int, choose: DataObject
 ) -> None:
@@ -99,13 +98,10 @@ def test_a_page_shows_what_was_written_and_asked_for(
         first_seq=chunk.first_seq, start=start, stop=stop, **shown,
     )  # fmt: skip
     assert page == model(chunk, start, stop, shown)
-    records = json.loads(b"[" + page.json + b"]")
-    assert [set(record) <= {"$seq", "$ts", "$node", "$tag", "meta", "data"} for record in records]
-    assert len(records) == page.count
+    assert len(json.loads(b"[" + page.json + b"]")) == page.count
 
 
 @given(layout=layouts, choose=data())
-@settings(max_examples=200)
 def test_no_altered_record_is_ever_shown_when_verified(layout: int, choose: DataObject) -> None:
     chunk = choose.draw(chunks(layout=layout))
     if not chunk.frames:
@@ -130,8 +126,8 @@ def test_no_altered_record_is_ever_shown_when_verified(layout: int, choose: Data
     base=integers(-20, 20) | integers(-(2**63), 2**63 - 1),
     choose=data(),
 )
-@settings(max_examples=500)
 def test_hostile_frames_and_idx_are_shown_or_refused_alike(  # noqa: PLR0913
+    *,
     layout: int,
     shown: dict[str, Any],
     changes: list[tuple[int, int, bytes]],

@@ -2,7 +2,7 @@
 
 import struct
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.strategies import (
     DataObject,
     binary,
@@ -12,8 +12,6 @@ from hypothesis.strategies import (
     sampled_from,
     tuples,
 )
-from xxhash import xxh3_64_intdigest
-
 from tests.property.kernel.frames import (
     FLAG_TAG,
     U64,
@@ -29,6 +27,8 @@ from tests.property.kernel.frames import (
     segment_frame,
 )
 from tests.property.kernel.twins import agreed, is_refused
+from xxhash import xxh3_64_intdigest
+
 from topics.errors import CorruptData
 from topics.kernel import MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT
 
@@ -39,7 +39,7 @@ matches = tuples(sampled_from([MATCH_EQ, MATCH_PREFIX]), tags)
 
 
 def encode_run(entries: list[Pair]) -> bytes:
-    """The run of the format page: sorted pairs, then every tag once."""
+    """Write the run of the format page: sorted pairs, then every tag once."""
     if not entries:
         return b""
     heap, places = b"", {}
@@ -57,7 +57,6 @@ def does_match(tag: bytes, match: tuple[int, bytes]) -> bool:
 
 
 @given(layout=sampled_from([WAL_LAYOUT, SEGMENT_LAYOUT]), match=matches, choose=data())
-@settings(max_examples=200)
 def test_matching_entries_are_the_live_ones_with_that_tag(
     layout: int, match: tuple[int, bytes], choose: DataObject
 ) -> None:
@@ -75,7 +74,6 @@ def test_matching_entries_are_the_live_ones_with_that_tag(
 
 
 @given(chunk=chunks(layout=1, max_size=30))
-@settings(max_examples=200)
 def test_a_run_holds_the_live_tagged_records_in_order(chunk: Chunk) -> None:
     entries = sorted(
         (record.tag, chunk.first_seq + i)
@@ -96,7 +94,6 @@ def test_any_tags_sort_as_bytes(tag: list[bytes]) -> None:
 
 
 @given(inputs=lists(pairs, max_size=5))
-@settings(max_examples=200)
 def test_a_merge_is_the_run_of_all_pairs(inputs: list[list[Pair]]) -> None:
     together = sorted({pair for entries in inputs for pair in entries})
     runs = [encode_run(entries) for entries in inputs]
@@ -104,7 +101,6 @@ def test_a_merge_is_the_run_of_all_pairs(inputs: list[list[Pair]]) -> None:
 
 
 @given(entries=pairs, match=matches)
-@settings(max_examples=300)
 def test_a_look_up_finds_every_seq_of_the_tag_and_no_other(
     entries: list[Pair], match: tuple[int, bytes]
 ) -> None:
@@ -123,7 +119,6 @@ def test_a_flipped_bit_fails_the_check(entries: list[Pair], bit: int) -> None:
 
 
 @given(inputs=lists(pairs, max_size=3), changes=edits, match=matches)
-@settings(max_examples=300)
 def test_harmed_runs_are_read_or_refused_alike(
     inputs: list[list[Pair]], changes: list[tuple[int, int, bytes]], match: tuple[int, bytes]
 ) -> None:
@@ -141,7 +136,6 @@ def test_harmed_runs_are_read_or_refused_alike(
     heap=binary(max_size=30),
     match=matches,
 )
-@settings(max_examples=300)
 def test_runs_that_lie_about_their_heap_never_leave_it(
     entries: list[tuple[int, int, int]], heap: bytes, match: tuple[int, bytes]
 ) -> None:
@@ -153,7 +147,6 @@ def test_runs_that_lie_about_their_heap_never_leave_it(
 
 
 @given(chunk=chunks(layout=1), changes=edits, idx_changes=edits, match=matches)
-@settings(max_examples=300)
 def test_hostile_segments_are_searched_or_refused_alike(
     chunk: Chunk,
     changes: list[tuple[int, int, bytes]],

@@ -30,9 +30,7 @@ def outcome(twin: ModuleType, name: str, *args: Any, **named: Any) -> Any:  # no
 
 def agreed(name: str, *args: Any, **named: Any) -> Any:  # noqa: ANN401
     """Return the outcome that all twins share; each gets its own copy of what it may change."""
-    first, *others = [
-        outcome(twin, name, *deepcopy(args), **deepcopy(named)) for twin in TWINS
-    ]
+    first, *others = [outcome(twin, name, *deepcopy(args), **deepcopy(named)) for twin in TWINS]
     for other in others:
         assert other == first
         assert type(other) is type(first)

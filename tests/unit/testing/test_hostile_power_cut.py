@@ -83,6 +83,18 @@ def test_a_long_write_is_torn_at_the_end_in_the_middle_and_at_the_front() -> Non
     assert all(content.count(b"x") % 512 == 0 for content in torn)
 
 
+def test_a_write_that_starts_inside_a_sector_tears_at_the_borders_of_sectors() -> None:
+    disk, file = disk_with_file()
+    file.allocate(512 * 6)
+    file.sync_data()
+    file.write_at(100, [b"x" * 512 * 5])
+    torn = [content for content in contents_after_cuts(disk) if content.count(b"x") < 512 * 5]
+    sizes = {content[start : start + 512].count(b"x") for content in torn for start in (0, 512)}
+    last_sizes = {content[512 * 5 :].count(b"x") for content in torn}
+    assert sizes == {0, 412, 512}
+    assert last_sizes == {0, 100}
+
+
 def test_the_file_grows_without_its_data_and_has_data_cut_off() -> None:
     disk, file = disk_with_file()
     file.write_at(0, [b"x" * 1000])

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-from topics.kernel import WAL_LAYOUT
+from topics.kernel import WAL_LAYOUT, Batch
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import IDX_FLAG_DELETED, OVERHEAD_BYTES, View
 from topics.storage.segments.store import IDX_ENTRY_BYTES, IDX_FLAGS_OFFSET
@@ -58,32 +58,40 @@ class Chunk:
     def idx(self) -> Buffer:
         return self._idx
 
-    def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:  # noqa: ARG002 - it is in memory
+    def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:  # noqa: ARG002
+        """Return entries [start, stop) with all bytes of the chunk: they are in memory anyway."""
         part = memoryview(self._idx)[start * IDX_ENTRY_BYTES : stop * IDX_ENTRY_BYTES]
         return View(bytes(part), self.frames, 0)
 
-    def grow(self, following: "Chunk") -> bool:
-        """Take a small following chunk in; False where this cannot be."""
+    def grow(self, batch: Batch, first_seq: int, *, durable: bool) -> bool:
+        """Take a small batch in that follows; False where this cannot be."""
+        frames = self.frames
+        base = len(frames)
         if (
-            self.taken
-            or following.count > GROW_RECORDS
-            or following.durable != self.durable
-            or following.first_seq != self.first_seq + self.count
-            or len(self.frames) + len(following.frames) > GROW_BYTES
-            or not isinstance(self.frames, bytearray)
+            batch.count > GROW_RECORDS
+            or self.taken
+            or durable != self.durable
+            or first_seq != self.first_seq + self.count
+            or base + len(batch.frames) > GROW_BYTES
+            or not isinstance(frames, bytearray)
         ):
             return False
-        base = len(self.frames)
-        entries = bytearray(following._idx)
+        entries = batch.idx
         for at in range(0, len(entries), IDX_ENTRY_BYTES):
             offset, size = _OFFSET_LEN.unpack_from(entries, at)
             _OFFSET_LEN.pack_into(entries, at, offset + base, size)
         try:
-            self.frames += following.frames
+            frames += batch.frames
         except BufferError:  # a reader looks at the bytes right now
+            for at in range(0, len(entries), IDX_ENTRY_BYTES):
+                offset, size = _OFFSET_LEN.unpack_from(entries, at)
+                _OFFSET_LEN.pack_into(entries, at, offset - base, size)
             return False
-        self._idx = self._extended(entries)
-        self.count += following.count
+        try:
+            self._idx += entries
+        except BufferError:
+            self._idx = self._idx + entries
+        self.count += batch.count
         return True
 
     def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
@@ -100,13 +108,6 @@ class Chunk:
             if self.taken:
                 self.changed.append(i)
         return records, size
-
-    def _extended(self, entries: bytearray) -> bytearray:
-        try:
-            self._idx += entries
-        except BufferError:
-            return self._idx + entries
-        return self._idx
 
     def _ts(self, index: int) -> int:
         ts: int = _TS.unpack_from(self._idx, index * IDX_ENTRY_BYTES + _TS_OFFSET)[0]

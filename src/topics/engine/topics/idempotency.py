@@ -1,4 +1,4 @@
-"""Writes that must not happen twice: idempotency keys for a window, producers for the life of a topic."""
+"""Writes that must not happen twice: keys for a window, producers for the life of a topic."""
 
 from topics.model.append import WriteOptions
 from topics.storage.snapshots.snapshot import DedupeEntry
@@ -28,7 +28,10 @@ class Idempotency:
         return None
 
     def remember(self, written: Dedupe, *, ts: int, window_ms: int) -> None:
-        """Take in a write that got its seqs, or was found again in the WAL; twice changes nothing."""
+        """Take in a write that got its seqs, or was found again in the WAL.
+
+        Twice changes nothing.
+        """
         entry = DedupeEntry(written.first_seq, written.count, ts)
         if written.key is not None:
             self._keys.pop(written.key, None)

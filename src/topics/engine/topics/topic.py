@@ -1,7 +1,8 @@
 """One topic in memory: where its records are, what is live, what comes next.
 
-Owns the runs (segments, then chunks), the floors and the sums of one topic. Everything that changes it happens under the lock
-of the topic's shard; readers take no lock: they read `head_seq` first, then `floors`, `holes` and `runs`, each replaced whole.
+Owns the runs (segments, then chunks), the floors and the sums of one topic. Everything that
+changes it happens under the lock of the topic's shard; readers take no lock: they read `head_seq`
+first, then `floors`, `holes` and `runs`, each replaced whole.
 Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_bytes` are exact.
 """
 
@@ -12,7 +13,7 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
 from topics.engine.topics.retention import plan_cap, ttl_cutoff
-from topics.kernel import bisect_ts, count_live, evict_prefix, first_live
+from topics.kernel import Batch, bisect_ts, count_live, evict_prefix, first_live
 from topics.model.topic_config import TopicConfig
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
@@ -33,7 +34,7 @@ class Topic:
         self.created_ts = created_ts
         self.deleted = False
         self.replaying = False
-        """Only a part of the records is known yet: floors move as told, and are settled at the end."""
+        """Only a part of the records is known: floors move as told, and are settled at the end."""
         # Read side.
         self.head_seq = 0
         self.floors = Floors()
@@ -95,18 +96,26 @@ class Topic:
 
     # Growing.
 
-    def publish(self, chunk: Chunk, *, payload_bytes: int) -> None:
-        """Make a chunk visible: all its records are live and follow the head."""
-        last_seq = chunk.last_seq
+    def publish(self, batch: Batch, first_seq: int, *, durable: bool) -> None:
+        """Make a stamped batch visible: all its records are live and follow the head."""
         if self.live_records == 0:
-            self.floors = self.floors.advanced(chunk.first_seq)
-            self.oldest_ts = chunk.first_ts
-        last = self.runs[-1] if self.runs else None
-        if not (isinstance(last, Chunk) and last.grow(chunk)):
-            self.runs.append(chunk)
-        self.live_records += chunk.count
-        self.live_bytes += payload_bytes
-        self.head_seq = last_seq
+            self.floors = self.floors.advanced(first_seq)
+            self.oldest_ts = self.last_ts
+        runs = self.runs
+        last = runs[-1] if runs else None
+        if not (isinstance(last, Chunk) and last.grow(batch, first_seq, durable=durable)):
+            runs.append(
+                Chunk(
+                    first_seq,
+                    count=batch.count,
+                    frames=batch.frames,
+                    idx=batch.idx,
+                    durable=durable,
+                )
+            )
+        self.live_records += batch.count
+        self.live_bytes += batch.payload_bytes
+        self.head_seq = first_seq + batch.count - 1
 
     # Shrinking.
 

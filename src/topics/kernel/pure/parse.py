@@ -23,6 +23,7 @@ from topics.kernel.layout import (
     WAL_HEADER,
     Buffer,
 )
+from topics.kernel.pure.frame import open_view
 from topics.kernel.pure.json_reader import JsonReader, decode_string
 from topics.kernel.refusals import refusal
 
@@ -129,7 +130,7 @@ def parse_batch(  # noqa: PLR0913 - the limits of a write, each by name
         min(max_tag_bytes, U16_MAX),
         min(max_node_bytes, U16_MAX),
     )
-    parsed = _Body(bytes(body), limits.records)
+    parsed = _Body(bytes(open_view(body)), limits.records)
     if not parsed.read():
         raise refusal(refusals.NOT_AN_OBJECT)
     _check_records(parsed.count, limits)

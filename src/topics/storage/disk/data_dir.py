@@ -1,4 +1,4 @@
-"""The data directory as a whole: its format, its lock, and whether the last process left it cleanly."""
+"""The data directory as a whole: its format, its lock, and how the last process left it."""
 
 from topics.errors import UnknownFormat
 from topics.storage.disk import paths
@@ -25,7 +25,8 @@ def open_data_dir(disk: Disk) -> DiskLock:
 def check_format(disk: Disk) -> None:
     if disk.exists(paths.FORMAT) and (found := disk.read(paths.FORMAT)) != FORMAT_TEXT:
         raise UnknownFormat(
-            f"{paths.FORMAT} says {found[:40]!r}, this version reads {FORMAT_TEXT!r}: use the version that wrote it"
+            f"{paths.FORMAT} says {found[:40]!r}, this version reads {FORMAT_TEXT!r}: "
+            "use the version that wrote it"
         )
 
 

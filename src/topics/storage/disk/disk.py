@@ -1,9 +1,12 @@
 """The door to the disk: every byte we store passes through these protocols.
 
-Paths are relative to the root of the disk, with `/` between names. What a call promises is what a power cut respects:
+Paths are relative to the root of the disk, with `/` between names. What a call promises is what a
+power cut respects:
 
-- `write_at`, `allocate`, `truncate` change what readers see at once and survive a power cut only after `sync_data`;
-- `create`, `rename`, `unlink` change the directory at once and survive only after `sync_dir` of the directory.
+- `write_at`, `allocate`, `truncate` change what readers see at once and survive a power cut only
+  after `sync_data`;
+- `create`, `rename`, `unlink` change the directory at once and survive only after `sync_dir` of
+  the directory.
 
 Failures are `topics.errors.DiskFailed` (`DiskFull`, `FileMissing`), never OSError.
 """
@@ -79,7 +82,7 @@ class Disk(Protocol):
         """Take the lock or raise `topics.errors.DirectoryLocked`."""
 
     def page_cache_id(self) -> str | None:
-        """Name the cache that holds unsynced bytes: equal at two times only if none were lost between.
+        """Name the cache of unsynced bytes: equal at two times only if none were lost between.
 
         None where this cannot be told.
         """

@@ -1,7 +1,8 @@
-"""Give the space of deleted records back: the same segment under the same name without their frames.
+"""Give the space of deleted records back: the same segment without their frames.
 
-Keeps: every seq keeps its entry, every live frame its bytes. The new `.data` is durable under its name before the new `.idx` is
-renamed, so a crash leaves either pair or an `.idx` that is built again (see `Segment.load`).
+Keeps: every seq keeps its entry, every live frame its bytes. The new `.data` is durable under its
+name before the new `.idx` is renamed, so a crash leaves either pair or an `.idx` that is built
+again (see `Segment.load`).
 """
 
 import struct
@@ -16,7 +17,10 @@ _ENTRY = struct.Struct("<IIQB3x")
 
 
 def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
-    """Return the byte ranges of `.data` to keep, neighbours joined; the last record always stays."""
+    """Return the byte ranges of `.data` to keep, neighbours joined.
+
+    The last record always stays.
+    """
     kept: list[tuple[int, int]] = []
     last = len(idx) // IDX_ENTRY_BYTES - 1
     for i, (offset, size, _, flags) in enumerate(_ENTRY.iter_unpack(idx)):

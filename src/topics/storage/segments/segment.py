@@ -1,8 +1,10 @@
 """One segment: a dense range of seqs in a `.data` and an `.idx` file.
 
-Owns both files while the segment is active, and their maps while it is sealed. The `.idx` always lives on the hot disk,
-whichever tier holds the `.data`, so that no write and no floor ever waits for a slow tier.
-Keeps: entry i is seq `first_seq + i`; what `idx()` and `read()` show belongs together, also while a rewrite swaps the files.
+Owns both files while the segment is active, and their maps while it is sealed. The `.idx` always
+lives on the hot disk, whichever tier holds the `.data`, so that no write and no floor ever waits
+for a slow tier.
+Keeps: entry i is seq `first_seq + i`; what `idx()` and `read()` show belongs together, also while
+a rewrite swaps the files.
 Byte reference: docs/internals/formats/segment.md.
 """
 
@@ -110,7 +112,7 @@ class Segment:
         return self._pair.idx() if active is None else active.idx
 
     def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:
-        """Return entries [start, stop) with their bytes, fewer where they exceed `max_bytes`, but one at least."""
+        """Return entries [start, stop) with their bytes: one, or as many as `max_bytes` holds."""
         active = self._active
         idx = memoryview(self._pair.idx() if active is None else active.idx)
         base, _ = _OFFSET_LEN.unpack_from(idx, start * IDX_ENTRY_BYTES)
@@ -184,7 +186,10 @@ class Segment:
     # Deleting: the shard's lock held.
 
     def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
-        """Set the delete flags in place, durable after `sync`; return records and bytes that were live."""
+        """Set the delete flags in place, durable after `sync`.
+
+        Return records and bytes that were live.
+        """
         records, live_bytes = self.live_records, self.live_bytes
         idx = self.idx()
         data = idx_file = None
@@ -243,8 +248,9 @@ class Segment:
     def load(self, *, keep: int | None = None) -> None:
         """Take count and sums from the `.idx`.
 
-        With `keep`, only so many entries are known to be synced: what is behind them is a torn tail and left out.
-        A crash inside a rewrite leaves an `.idx` that reaches past its `.data`: it is built again.
+        With `keep`, only so many entries are known to be synced: what is behind them is a torn
+        tail and left out. A crash inside a rewrite leaves an `.idx` that reaches past its `.data`:
+        it is built again.
         """
         size = self.disk.size(self.data_path) if self.tier == "hot" else None
         idx: Buffer = self._pair.idx()

@@ -42,7 +42,10 @@ class SegmentStore(Protocol):
         data_offsets: Sequence[int],
         idx_flags: Sequence[tuple[int, int]],
     ) -> None:
-        """Set delete flags: bytes of `.data` by offset, and (offset, flags) of `.idx`; durable on return."""
+        """Set delete flags: bytes of `.data` by offset, and (offset, flags) of `.idx`.
+
+        Durable on return.
+        """
 
     def remove(self, topic_id: int, first_seq: int) -> None:
         """Remove both files; fine where there are none."""

@@ -1,6 +1,7 @@
 """Sorted tags of sealed records, on disk: what makes a delete by tag cost by its matches.
 
-Owns the `tags-*.run` files of one topic. They are derived: a missing or bad one is built again from its segments.
+Owns the `tags-*.run` files of one topic. They are derived: a missing or bad one is built again
+from its segments.
 Keeps: a run holds every tagged record of its seq range that was live when it was built.
 Eight runs of one size are merged into one, so a topic has few of them however long it is.
 """
@@ -10,8 +11,8 @@ from typing import NamedTuple
 
 from topics.kernel import build_tag_run, check_tag_run, lookup_tag_run, merge_tag_runs
 from topics.storage.disk import paths
-from topics.storage.disk.disk import Disk
 from topics.storage.disk.data_dir import write_file
+from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 
 MERGE_RUNS = 8
@@ -36,7 +37,7 @@ class TagRun(NamedTuple):
 
 
 def plan_merge(levels: list[int]) -> tuple[int, int] | None:
-    """Return the range of neighbouring runs to merge: eight of one level, or the smallest eight of too many."""
+    """Return the neighbouring runs to merge: eight of a level, or the smallest of too many."""
     windows = range(len(levels) - MERGE_RUNS, -1, -1)
     for start in windows:
         if len(set(levels[start : start + MERGE_RUNS])) == 1:

@@ -1,6 +1,7 @@
 """Snapshots of the metadata: what lets a start skip the old part of the WAL.
 
-Owns the files `meta/snapshot.*.bin`. Keeps: a snapshot is there whole or not at all, and the one before it stays too.
+Owns the files `meta/snapshot.*.bin`. Keeps: a snapshot is there whole or not at all, and the one
+before it stays too.
 Byte reference: docs/internals/formats/snapshot.md.
 """
 
@@ -13,8 +14,8 @@ from msgspec import Struct
 from topics.errors import CorruptData, UnknownFormat
 from topics.kernel import xxh3_64
 from topics.storage.disk import paths
-from topics.storage.disk.disk import Disk
 from topics.storage.disk.data_dir import write_file
+from topics.storage.disk.disk import Disk
 
 MAGIC = b"TPSN"
 VERSION = 1

@@ -1,6 +1,7 @@
 """Control frames of the WAL: everything on the log that is not a record.
 
-Owns the frame types and the msgpack bodies of control frames. Append frames are made in bulk by `topics.kernel`.
+Owns the frame types and the msgpack bodies of control frames. Append frames are made in bulk by
+`topics.kernel`.
 Keeps: a frame decodes to the very body that was encoded.
 Byte reference: docs/internals/formats/wal.md.
 """

@@ -1,14 +1,17 @@
 """Group commit: many writers, one write, one sync.
 
     submit (shard lock held) → flush: one write for all that waits → publish what needs no sync
-                             → sync_once: one fdatasync, off the lock → publish the rest in order → wake its writers
+                             → sync_once: one fdatasync, off the lock → publish the rest in
+                               order → wake its writers
 
 Owns the queue in front of one WAL shard, the order of publication and the waiting writers.
-Keeps: tickets are published in the order they were submitted; a ticket that needs a sync is published only after a sync that
-began after its write; after a failure nothing is published any more and every waiting ticket gets the error.
+Keeps: tickets are published in the order they were submitted; a ticket that needs a sync is
+published only after a sync that began after its write; after a failure nothing is published any
+more and every waiting ticket gets the error.
 
-A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of the waiting leads the next
-sync for all of them, so under load the natural window is the sync itself. `pressure` (0..1) widens it on purpose.
+A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of
+the waiting leads the next sync for all of them, so under load the natural window is the sync
+itself. `pressure` (0..1) widens it on purpose.
 """
 
 import threading
@@ -23,35 +26,68 @@ from topics.storage.wal.log import Position, WalLog
 
 PRESSURE_WIDENS_ABOVE = 0.4
 RETRY_AFTER_MS = 100
+_NOWHERE = Position(0, 0)
 
 
 class Waiter(Protocol):
     """Someone other than a blocked thread who wants to know that tickets are done."""
 
-    def wake(self, tickets: list["Ticket"]) -> None:
+    def wake(self, tickets: list["Commitment"]) -> None:
         """Take done tickets; called from any thread, without the shard's lock."""
 
     def lead(self) -> None:
         """Make a sync happen soon, because tickets of this waiter still wait for one."""
 
 
-class Ticket:
+class Commitment:
     """One batch on its way to the disk, and how its writer hears of it."""
 
     __slots__ = (
-        "abort",
         "buffers",
         "done",
         "error",
         "frames",
+        "future",
         "needs_sync",
         "position",
-        "publish",
         "signal",
         "signalled",
         "size",
         "waiter",
     )
+
+    def __init__(
+        self, buffers: Sequence[Buffer], *, frames: int, needs_sync: bool, waiter: Waiter | None
+    ) -> None:
+        self.buffers = buffers
+        self.size = sum(map(len, buffers))
+        self.frames = frames
+        self.needs_sync = needs_sync
+        self.waiter = waiter
+        self.future: object = None
+        """Whatever the waiter keeps with it."""
+        self.position = _NOWHERE
+        self.signal: threading.Lock | None = None
+        self.signalled = False
+        self.done = False
+        self.error: StorageError | None = None
+
+    def publish(self) -> None:
+        """Make the batch visible; the shard's lock is held."""
+
+    def abort(self) -> None:
+        """Give back what the batch took; the shard's lock is held, the last batch comes first."""
+
+    def result(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self.error is not None:
+            raise self.error
+
+
+class Ticket(Commitment):
+    """A batch whose publication is a plain call."""
+
+    __slots__ = ("_abort", "_publish")
 
     def __init__(
         self,
@@ -61,25 +97,17 @@ class Ticket:
         needs_sync: bool,
         publish: Callable[[], None],
         abort: Callable[[], None] | None = None,
-        waiter: Waiter | None = None,
     ) -> None:
-        self.buffers = buffers
-        self.size = sum(map(len, buffers))
-        self.frames = frames
-        self.needs_sync = needs_sync
-        self.publish = publish
-        self.abort = abort
-        self.waiter = waiter
-        self.position = Position(0, 0)
-        self.signal: threading.Lock | None = None
-        self.signalled = False
-        self.done = False
-        self.error: StorageError | None = None
+        super().__init__(buffers, frames=frames, needs_sync=needs_sync, waiter=None)
+        self._publish = publish
+        self._abort = abort
 
-    def result(self) -> None:
-        """Raise what went wrong, if anything did."""
-        if self.error is not None:
-            raise self.error
+    def publish(self) -> None:
+        self._publish()
+
+    def abort(self) -> None:
+        if self._abort is not None:
+            self._abort()
 
 
 def plan_commit_window_us(*, waiting: int, pressure: float, min_us: int, max_us: int) -> int:
@@ -102,9 +130,9 @@ class GroupCommit:
         self._clock = clock
         self._queue_bytes = queue_bytes
         self._window_us = window_us
-        self._pending: list[Ticket] = []
+        self._pending: list[Commitment] = []
         self._pending_bytes = 0
-        self._awaiting: deque[Ticket] = deque()
+        self._awaiting: deque[Commitment] = deque()
         self._awaiting_bytes = 0
         self._sync_lock = threading.Lock()
         self.queue_depth_peak = 0
@@ -112,7 +140,7 @@ class GroupCommit:
 
     # With the lock held.
 
-    def submit(self, ticket: Ticket) -> None:
+    def submit(self, ticket: Commitment) -> None:
         """Queue a batch; its seqs are taken, so after this it is written or aborted."""
         self._pending.append(ticket)
         self._pending_bytes += ticket.size
@@ -126,7 +154,7 @@ class GroupCommit:
             self.submit_full += 1
             raise Throttled(RETRY_AFTER_MS)
 
-    def flush(self) -> list[Ticket]:
+    def flush(self) -> list[Commitment]:
         """Write all that is queued with one call; return the tickets that are done with it."""
         batch, self._pending = self._pending, []
         size, self._pending_bytes = self._pending_bytes, 0
@@ -155,7 +183,7 @@ class GroupCommit:
 
     # Without the lock.
 
-    def commit(self, ticket: Ticket) -> None:
+    def commit(self, ticket: Commitment) -> None:
         """Block until the ticket is published, leading a sync if nobody else does."""
         with self.lock:
             finished = self.flush()
@@ -178,9 +206,9 @@ class GroupCommit:
         self._sync_lock.acquire()
         self._sync_and_release(None)
 
-    def wake(self, finished: list[Ticket], *, besides: Ticket | None = None) -> None:
+    def wake(self, finished: list[Commitment], *, besides: Commitment | None = None) -> None:
         """Tell the writers of finished tickets, each kind of waiter once."""
-        groups: dict[int, tuple[Waiter, list[Ticket]]] = {}
+        groups: dict[int, tuple[Waiter, list[Commitment]]] = {}
         for ticket in finished:
             if ticket.waiter is not None:
                 groups.setdefault(id(ticket.waiter), (ticket.waiter, []))[1].append(ticket)
@@ -192,8 +220,8 @@ class GroupCommit:
     def close(self) -> None:
         self.log.close()
 
-    def _sync_and_release(self, leader: Ticket | None) -> None:
-        finished: list[Ticket] = []
+    def _sync_and_release(self, leader: Commitment | None) -> None:
+        finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
                 self._wait_for_company()
@@ -210,7 +238,7 @@ class GroupCommit:
         elif following.signal is not None:
             self._signal(following)
 
-    def _sync(self) -> list[Ticket]:
+    def _sync(self) -> list[Commitment]:
         with self.lock:
             finished = self.flush()
             covered = len(self._awaiting)
@@ -237,7 +265,7 @@ class GroupCommit:
         if window_us:
             self._clock.sleep(window_us / 1_000_000)
 
-    def _publish_written(self, batch: list[Ticket], size: int) -> list[Ticket]:
+    def _publish_written(self, batch: list[Commitment], size: int) -> list[Commitment]:
         finished = []
         file, end = self.log.position
         offset = end - size
@@ -254,7 +282,7 @@ class GroupCommit:
                 finished.append(ticket)
         return finished
 
-    def _publish_synced(self, count: int) -> list[Ticket]:
+    def _publish_synced(self, count: int) -> list[Commitment]:
         finished = []
         for _ in range(min(count, len(self._awaiting))):
             ticket = self._awaiting.popleft()
@@ -264,22 +292,21 @@ class GroupCommit:
             finished.append(ticket)
         return finished
 
-    def _drain_awaiting(self) -> list[Ticket]:
+    def _drain_awaiting(self) -> list[Commitment]:
         drained = list(self._awaiting)
         self._awaiting.clear()
         self._awaiting_bytes = 0
         return drained
 
-    def _fail(self, tickets: list[Ticket], error: StorageError) -> list[Ticket]:
+    def _fail(self, tickets: list[Commitment], error: StorageError) -> list[Commitment]:
         for ticket in reversed(tickets):
             ticket.buffers = ()
             ticket.error = error
-            if ticket.abort is not None:
-                ticket.abort()
+            ticket.abort()
             ticket.done = True
         return tickets
 
-    def _signal(self, ticket: Ticket) -> None:
+    def _signal(self, ticket: Commitment) -> None:
         with self.lock:
             if ticket.signalled or ticket.signal is None:
                 return

@@ -1,13 +1,14 @@
 """One shard of the WAL as a row of files: append, rotate, sync.
 
 Owns the open file, its tail, the spare file and `CURRENT` of one shard directory.
-Keeps: after a write or sync failed nothing more is written (`failed`); the first write after a finished sync starts with a
-SyncMark that names how far the log was synced; a batch never spans two files.
-Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync`.
+Keeps: after a write or sync failed nothing more is written (`failed`); the first write after a
+finished sync starts with a SyncMark that names how far the log was synced; a batch never spans two
+files. Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync`.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly
@@ -85,7 +86,7 @@ class WalLog:
         self.counters.bytes_written += size
 
     def fail(self, error: DiskFailed) -> None:
-        """Take no more writes, and let no later start believe that the page cache was never wrong."""
+        """Take no more writes, and let no later start trust the page cache."""
         self.failed = error
         with suppress(DiskFailed):
             self._disk.unlink(paths.RUNNING)
@@ -107,8 +108,8 @@ class WalLog:
 
     def finish_sync(self, point: SyncPoint) -> None:
         """Remember that everything before `point` is on the device."""
-        done = set(map(id, point.files))
-        self._unsynced = [file for file in self._unsynced if id(file) not in done]
+        if self._unsynced:
+            self._unsynced = [file for file in self._unsynced if file not in point.files]
         self.synced = point.upto
         self.counters.fsyncs += 1
 
@@ -130,9 +131,7 @@ class WalLog:
     def trim(self, upto: Position) -> list[str]:
         """Remove every file that ends before `upto`; return their names."""
         numbers = list_wal_files(self._disk, self.directory)
-        gone = [
-            n for n, following in zip(numbers, numbers[1:], strict=False) if following <= upto.file
-        ]
+        gone = [n for n, following in pairwise(numbers) if following <= upto.file]
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
         for name in names:
             self._disk.unlink(name)

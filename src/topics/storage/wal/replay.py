@@ -1,6 +1,7 @@
 """Read one shard of the WAL back and decide where it ends.
 
-Keeps: a torn tail is cut, damage of bytes that were once synced is an error that names file and offset.
+Keeps: a torn tail is cut, damage of bytes that were once synced is an error that names file and
+offset.
 How the two are told apart: docs/internals/formats/wal.md, "Where the log ends".
 """
 
@@ -78,8 +79,9 @@ def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
 def seal_tail(disk: Disk, replay: ShardReplay) -> None:
     """Cut the log at its end and make what is left of it durable.
 
-    A sync that failed before the restart may have left pages that look clean but are not on the device: everything that
-    no SyncMark proves is written once more, so that this sync means something. Running it twice changes nothing.
+    A sync that failed before the restart may have left pages that look clean but are not on the
+    device: everything that no SyncMark proves is written once more, so that this sync means
+    something. Running it twice changes nothing.
     """
     if not replay.files:
         return

@@ -1,0 +1,224 @@
+"""The asyncio face of the log: the same calls, awaited. What the HTTP server stands on.
+
+All appends of one turn of the event loop are written with one call per shard at its end; a sync
+runs on the shard's own thread while the next turn's appends gather. Reads run where they are
+called, except those of cold segments.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from topics.config import ServerConfig
+from topics.embedded import Log
+from topics.engine.append import Append, Repeat
+from topics.engine.delete import Deletion
+from topics.engine.diff import touches_cold
+from topics.engine.request import Write, build_write, read_write
+from topics.engine.shard import Shard
+from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
+from topics.model.append import Appended
+from topics.model.delete import Deleted
+from topics.model.diff import Page, parse_match
+from topics.model.topics import TopicState
+from topics.storage.wal.group_commit import Commitment
+
+T = TypeVar("T")
+
+
+class _ShardWaiter:
+    """Wakes the futures of one shard's tickets on the event loop, once a batch."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, shard: Shard, ask_sync: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._commit = shard.commit
+        self._ask_sync = ask_sync
+        self._flush_scheduled = False
+
+    def expect(self, ticket: Commitment) -> asyncio.Future[None]:
+        """Return a future for a submitted ticket; the turn of the loop ends with a write."""
+        future = self._loop.create_future()
+        ticket.future = future
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def wake(self, tickets: list[Commitment]) -> None:
+        self._loop.call_soon_threadsafe(_resolve, tickets)
+
+    def lead(self) -> None:
+        self._ask_sync()
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        commit = self._commit
+        with commit.lock:
+            finished = commit.flush()
+            waiting = commit.queue_depth
+        _resolve([ticket for ticket in finished if ticket.waiter is self])
+        commit.wake([ticket for ticket in finished if ticket.waiter is not self])
+        if waiting:
+            self._ask_sync()
+
+
+def _resolve(tickets: list[Commitment]) -> None:
+    for ticket in tickets:
+        future = ticket.future
+        if not isinstance(future, asyncio.Future) or future.done():
+            continue
+        if ticket.error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(ticket.error)
+
+
+class AsyncLog:
+    """An open log for one event loop. Open it with `await AsyncLog.open(…)`."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="topics-control")
+        self._cold = ThreadPoolExecutor(
+            max_workers=log.engine.config.cold_threads, thread_name_prefix="topics-cold-read"
+        )
+        self._waiters = {
+            shard: _ShardWaiter(self._loop, shard, ask)
+            for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
+        }
+
+    @classmethod
+    async def open(cls, path: str | None = None, *, config: ServerConfig | None = None) -> Self:
+        """Open a data directory; recovery runs beside the event loop."""
+        config = config or ServerConfig()
+        if path is not None:
+            config = msgspec.structs.replace(config, data_dir=path)
+        log = await asyncio.get_running_loop().run_in_executor(None, Log, config)
+        return cls(log)
+
+    # Topics.
+
+    async def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - a config value is any JSON
+        return await self._run(lambda: self.log.create(topic, **config))
+
+    async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        return await self._run(lambda: self.log.drop(topic, if_empty=if_empty))
+
+    async def state(self, topic: str) -> TopicState:
+        return self.log.state(topic)
+
+    def topics(self, prefix: str = "") -> list[str]:
+        return self.log.topics(prefix)
+
+    # Records.
+
+    async def append(
+        self,
+        topic: str,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        producer_id: str | None = None,
+        producer_seq: int | None = None,
+        create: bool = True,
+    ) -> Appended:
+        write = build_write(
+            records,
+            self.log.engine.config,
+            node=node,
+            idempotency_key=idempotency_key,
+            producer_id=producer_id,
+            producer_seq=producer_seq,
+            create=create,
+        )
+        return await self._append(topic, write)
+
+    async def append_json(self, topic: str, body: bytes) -> Appended:
+        return await self._append(topic, read_write(body, self.log.engine.config))
+
+    async def diff(
+        self,
+        topic: str,
+        *,
+        from_seq: int = 0,
+        limit: int = DEFAULT_LIMIT,
+        node: str | Sequence[str] = (),
+        match: object = None,
+        include_tags: bool = True,
+        include_meta: bool = True,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+    ) -> Page:
+        def read() -> Page:
+            return self.log.diff(
+                topic,
+                from_seq=from_seq,
+                limit=limit,
+                node=node,
+                match=match,
+                include_tags=include_tags,
+                include_meta=include_meta,
+                max_batch_bytes=max_batch_bytes,
+            )
+
+        if touches_cold(self.log.engine.topic(topic), from_seq):
+            return await self._loop.run_in_executor(self._cold, read)
+        return read()
+
+    async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+        parsed = None if match is None else parse_match(match)
+        engine = self.log.engine
+        found = engine.topic(topic)
+        waiter = self._waiters[engine.shard_of(found)]
+        _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
+        await waiter.expect(ticket)
+        assert isinstance(ticket, Deletion)
+        assert ticket.deleted is not None
+        return ticket.deleted
+
+    # Keeping.
+
+    async def sync(self) -> None:
+        await self._run(self.log.sync)
+
+    async def close(self) -> None:
+        await self._run(self.log.close)
+        self._pool.shutdown(wait=False)
+        self._cold.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _append(self, topic: str, write: Write) -> Appended:
+        engine = self.log.engine
+        existing = engine.find_topic(topic)
+        if existing is not None:
+            found, created = existing, False
+        else:
+            found, created = await self._run(lambda: engine.topic_for_write(topic, write))
+        waiter = self._waiters[engine.shard_of(found)]
+        _, ticket = engine.submit_append(found, write, waiter=waiter)
+        await waiter.expect(ticket)
+        assert isinstance(ticket, Append | Repeat)
+        appended = ticket.appended
+        assert appended is not None
+        return msgspec.structs.replace(appended, created=True) if created else appended
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        """Run a rare call that syncs on a thread of its own."""
+        return await self._loop.run_in_executor(self._pool, call)

@@ -1,0 +1,48 @@
+"""Which twin `topics.kernel` takes, and that both offer the same."""
+
+import inspect
+import subprocess
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+
+import pytest
+
+from topics import kernel
+from topics.kernel import pure
+
+CHOICE = "import topics.kernel; print(topics.kernel.IMPLEMENTATION)"
+WITHOUT_NATIVE = "import sys; sys.modules['topics.kernel._native'] = None; " + CHOICE
+native_is_built = find_spec("topics.kernel._native") is not None
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    source = kernel.__file__.removesuffix("/topics/kernel/__init__.py")
+    environment = {"PYTHONPATH": ":".join([source, *sys.path]), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_the_environment_asks_for_the_pure_twin_without_a_warning() -> None:
+    done = run_python(CHOICE, TOPICS_PURE_PYTHON="1", PYTHONWARNINGS="error")
+    assert done.stdout == "pure\n"
+
+
+@pytest.mark.skipif(not native_is_built, reason="the native twin is not built")
+def test_the_native_twin_is_taken_where_it_was_built() -> None:
+    done = run_python(CHOICE, PYTHONWARNINGS="error")
+    assert done.stdout == "native\n"
+
+
+def test_without_the_extension_the_pure_twin_takes_over_with_a_warning() -> None:
+    done = run_python(WITHOUT_NATIVE)
+    assert done.stdout == "pure\n"
+    assert "RuntimeWarning: topics.kernel runs in plain Python" in done.stderr
+
+
+def test_a_twin_offers_every_function_of_the_kernel(twin: ModuleType) -> None:
+    functions = {name for name in pure.__all__ if inspect.isroutine(getattr(pure, name))}
+    assert functions == set(pure.__all__)
+    assert {name for name in functions if not callable(getattr(twin, name, None))} == set()
+    assert functions < set(kernel.__all__)

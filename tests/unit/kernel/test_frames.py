@@ -1,0 +1,179 @@
+"""Scans, segments and pages: the cases with a name."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from topics.errors import CorruptData
+from topics.kernel import MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch
+
+LIMITS = {
+    "max_records": 20_000,
+    "max_record_bytes": 1 << 20,
+    "max_meta_bytes": 100,
+    "max_tag_bytes": 100,
+    "max_node_bytes": 100,
+}
+PAGE: dict[str, Any] = {
+    "base": 0, "layout": WAL_LAYOUT, "first_seq": 1, "start": 0, "limit": 10_000,
+    "budget": 1 << 30, "skip_nodes": (), "match": None, "include_meta": True,
+    "include_tags": False, "include_data": True, "verify": True,
+}  # fmt: skip
+
+
+def stamped(twin: ModuleType, *records: str, first_seq: int = 1, topic_id: int = 1) -> Batch:
+    batch = twin.parse_batch(f'{{"records":[{",".join(records)}]}}'.encode(), **LIMITS)
+    assert isinstance(batch, Batch)
+    twin.stamp_batch(batch, topic_id=topic_id, first_seq=first_seq, ts=1000, flags=0)
+    return batch
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3, 4, 60])
+def test_zeros_behind_the_last_frame_are_a_clean_end_however_few(
+    twin: ModuleType, left: int
+) -> None:
+    frames = bytes(stamped(twin, '{"data":1}').frames)
+    scan = twin.scan_frames(frames + bytes(left), 0, len(frames) + left)
+    assert (scan.end, scan.stopped, scan.clean) == (len(frames), len(frames), True)
+
+
+@pytest.mark.parametrize("left", [b"\1", b"\0\1", b"\1\0\0\0", b"\0\0\0\1"])
+def test_anything_else_behind_the_last_frame_is_no_clean_end(twin: ModuleType, left: bytes) -> None:
+    frames = bytes(stamped(twin, '{"data":1}').frames)
+    scan = twin.scan_frames(frames + left, 0, len(frames) + len(left))
+    assert (scan.stopped, scan.clean) == (len(frames), False)
+
+
+def test_batches_of_one_topic_join_to_one_run_and_an_open_one_is_left_out(
+    twin: ModuleType,
+) -> None:
+    first = bytes(stamped(twin, '{"data":1}', '{"data":2}').frames)
+    second = bytes(stamped(twin, '{"data":3}', '{"data":4}', first_seq=3).frames)
+    both = first + second
+    assert twin.scan_frames(both, 0, len(both)).runs == [(1, 1, 1, 4, 0, len(both))]
+    cut = both[: -len(second) // 2]
+    scan = twin.scan_frames(cut, 0, len(cut))
+    assert scan.runs == [(1, 1, 1, 2, 0, len(first))]
+    assert (scan.end, scan.stopped) == (len(first), len(cut))
+
+
+def test_a_seq_that_wraps_around_does_not_continue_a_run(twin: ModuleType) -> None:
+    last = bytes(stamped(twin, '{"data":1}', first_seq=2**64 - 1).frames)
+    zero = bytes(stamped(twin, '{"data":1}', first_seq=0).frames)
+    assert len(twin.scan_frames(last + zero, 0, len(last + zero)).runs) == 2
+
+
+def test_a_frame_of_unknown_type_stops_the_scan_even_if_its_checksum_holds(
+    twin: ModuleType,
+) -> None:
+    for kind, known in [(0, False), (1, True), (16, True), (17, False), (255, False)]:
+        frame = stamped(twin, '{"data":1}').frames
+        frame[4] = kind
+        frame[-8:] = twin.xxh3_64(frame[4:-8]).to_bytes(8, "little")
+        assert bool(twin.scan_frames(frame, 0, len(frame)).runs) is known
+
+
+def test_many_runs_are_all_kept(twin: ModuleType) -> None:
+    log = b"".join(
+        bytes(stamped(twin, '{"data":1}', first_seq=2 * i, topic_id=i).frames) for i in range(300)
+    )
+    runs = twin.scan_frames(log, 0, len(log)).runs
+    assert [run[1:4] for run in runs] == [(i, 2 * i, 1) for i in range(300)]
+
+
+def test_a_frame_is_found_behind_a_preallocated_stretch(twin: ModuleType) -> None:
+    frame = bytes(stamped(twin, '{"data":1}').frames)
+    log = bytes(1 << 16) + frame
+    assert twin.find_frame(log, 0, len(log)) == 1 << 16
+    assert twin.find_frame(log, (1 << 16) + 1, len(log)) == -1
+    assert twin.find_frame(log, 0, len(log) - 1) == -1
+
+
+def test_a_page_of_thousands_is_shown_whole(twin: ModuleType) -> None:
+    count = 6000
+    batch = stamped(twin, *['{"data":"%s"}' % ("x" * (i % 90)) for i in range(count)])
+    page = twin.project_records(batch.frames, batch.idx, stop=count, **PAGE)
+    assert (page.count, page.stop) == (count, count)
+    assert page.json.count(b'"$ts":1000,"data":"x') == count - count // 90 - 1
+
+
+def test_a_page_grows_when_the_idx_gives_no_hint_of_its_size(twin: ModuleType) -> None:
+    name = "\\u0001" * 90
+    records = [f'{{"data":1,"node":"{name}"}}'] * 300
+    batch = stamped(twin, *records)
+    page = twin.project_records(batch.frames, batch.idx, stop=300, **PAGE)
+    assert page.json.count(b"\\u0001") == 300 * 90
+
+
+def test_a_budget_stops_before_the_record_that_would_pass_it_but_never_at_none(
+    twin: ModuleType,
+) -> None:
+    batch = stamped(twin, '{"data":1}', '{"data":2}', '{"data":3}')
+    one = b'{"$seq":1,"$ts":1000,"data":1}'
+    for budget, count in [(0, 1), (len(one), 1), (2 * len(one), 1), (2 * len(one) + 1, 2)]:
+        call = {**PAGE, "budget": budget}
+        page = twin.project_records(batch.frames, batch.idx, stop=3, **call)
+        assert (page.count, page.stop) == (count, count)
+
+
+def test_skipped_records_count_as_looked_at(twin: ModuleType) -> None:
+    batch = stamped(
+        twin,
+        '{"data":1,"tag":"a"}',
+        '{"data":2,"node":"me"}',
+        '{"data":3,"tag":"ab"}',
+        '{"data":4}',
+    )
+    call = {**PAGE, "match": (MATCH_PREFIX, b"a")}
+    page = twin.project_records(batch.frames, batch.idx, stop=4, **call)
+    assert (page.count, page.stop) == (2, 4)
+    call = {**PAGE, "match": (MATCH_EQ, b"a"), "limit": 1}
+    page = twin.project_records(batch.frames, batch.idx, stop=4, **call)
+    assert (page.count, page.stop) == (1, 1)
+    call = {**PAGE, "skip_nodes": (b"other", b"me")}
+    page = twin.project_records(batch.frames, batch.idx, stop=4, **call)
+    assert b'"data":2' not in page.json
+    assert (page.count, page.stop) == (3, 4)
+
+
+def test_a_damaged_record_is_named_by_its_seq(twin: ModuleType) -> None:
+    batch = stamped(twin, '{"data":1}', '{"data":2}')
+    batch.frames[-9] ^= 1
+    with pytest.raises(CorruptData, match="record 2 at byte 47 does not match its checksum"):
+        twin.project_records(batch.frames, batch.idx, stop=2, **PAGE)
+    unverified = twin.project_records(batch.frames, batch.idx, stop=2, **{**PAGE, "verify": False})
+    assert unverified.count == 2
+    with pytest.raises(CorruptData, match="record 8 is not at byte 0"):
+        twin.project_records(batch.frames, batch.idx, stop=2, **{**PAGE, "first_seq": 8})
+
+
+def test_a_deleted_record_is_skipped_without_a_look_at_its_frame(twin: ModuleType) -> None:
+    batch = stamped(twin, '{"data":1}', '{"data":2}')
+    batch.idx[16] |= 8
+    batch.frames[:47] = bytes(47)
+    page = twin.project_records(batch.frames, batch.idx, stop=2, **PAGE)
+    assert (page.json, page.stop) == (b'{"$seq":2,"$ts":1000,"data":2}', 2)
+
+
+def test_a_segment_says_the_same_as_its_wal_frames(twin: ModuleType) -> None:
+    batch = stamped(twin, '{"data":1,"node":"n","meta":{}}', '{"data":[2],"tag":"t"}')
+    data, idx = twin.frames_to_segment(batch.frames, batch.idx, 0, 2, base=0)
+    call = {**PAGE, "include_tags": True, "stop": 2}
+    wal_page = twin.project_records(batch.frames, batch.idx, **call)
+    page = twin.project_records(data, idx, **{**call, "layout": SEGMENT_LAYOUT})
+    assert page == wal_page
+    assert twin.index_segment(data, 1) == (idx, len(data), 1)
+
+
+def test_frames_beyond_the_reach_of_a_u32_do_not_fit_a_segment(twin: ModuleType) -> None:
+    batch = stamped(twin, '{"data":1}')
+    twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 1 - 47)
+    with pytest.raises(ValueError, match="do not fit a segment"):
+        twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 47)
+
+
+def test_an_unknown_match_operator_is_refused(twin: ModuleType) -> None:
+    batch = stamped(twin, '{"data":1}')
+    with pytest.raises(ValueError, match="9 is no match operator"):
+        twin.project_records(batch.frames, batch.idx, stop=1, **{**PAGE, "match": (9, b"")})
