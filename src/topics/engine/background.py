@@ -100,7 +100,6 @@ class Background:
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + config.sweep_ms / 1000
             engine.sweep()
-        tail_bytes = sum(shard.tail_bytes for shard in engine.shards)
         written = self._wal_bytes() - self._snapshot_bytes
         if now_s >= self._snapshot_due_s or written >= config.snapshot_wal_bytes:
             self._snapshot_due_s = now_s + config.snapshot_ms / 1000
@@ -109,7 +108,7 @@ class Background:
                 self._snapshot_bytes = self._wal_bytes()
                 engine.snapshot()
                 engine.maintain()
-        elif now_s >= self._checkpoint_due_s or tail_bytes >= config.checkpoint_bytes:
+        elif now_s >= self._checkpoint_due_s or engine.tail_bytes >= config.checkpoint_bytes:
             self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
             if any(shard.dirty for shard in engine.shards):
                 engine.checkpoint()

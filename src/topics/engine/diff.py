@@ -8,19 +8,16 @@ Keeps: every seq up to `next_from_seq` was delivered, announced, deleted, or fil
 reader; at most one tombstone, and it comes before the records.
 """
 
-from typing import TYPE_CHECKING
-
 from msgspec import Struct
 
+from topics.engine.topics.chunk import Chunk
+from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, FileMissing, RequestError
 from topics.kernel import MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.diff import Page, Tombstone
 from topics.storage.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from topics.engine.topics.floors import Floors, Hole
 
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
@@ -189,7 +186,7 @@ class _Reading:
                 include_meta=request.include_meta,
                 include_tags=request.include_tags,
                 include_data=request.include_data,
-                verify=request.verify and isinstance(run, Segment),
+                verify=request.verify and not (isinstance(run, Chunk) and run.in_memory),
             )
         except CorruptData as error:
             name = run.data_path if isinstance(run, Segment) else "the tail in memory"

@@ -23,7 +23,14 @@ from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
-from topics.errors import Closed, LimitReached, RequestError, TopicNotEmpty, TopicNotFound
+from topics.errors import (
+    Closed,
+    LimitReached,
+    RequestError,
+    Throttled,
+    TopicNotEmpty,
+    TopicNotFound,
+)
 from topics.limits import check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -36,7 +43,7 @@ from topics.storage.segments.store import SegmentStore
 from topics.storage.segments.tag_runs import TagRuns
 from topics.storage.snapshots.snapshot import save_snapshot
 from topics.storage.wal import frame
-from topics.storage.wal.group_commit import GroupCommit, Ticket, Waiter
+from topics.storage.wal.group_commit import RETRY_AFTER_MS, GroupCommit, Ticket, Waiter
 from topics.storage.wal.log import Position, WalLog, list_wal_files
 
 IDLE_MS = 1_000
@@ -90,6 +97,7 @@ class Engine:
             )
         for topic in self._topics.values():
             shard = self.shard_of(topic)
+            shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
             if topic.chunks() or topic.flagged:
                 shard.dirty.add(topic)
         for shard in self.shards:
@@ -248,6 +256,8 @@ class Engine:
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
+        if self.tail_bytes > self.config.tail_cache_bytes:
+            raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
             ticket = submit_append(
                 shard,
@@ -255,19 +265,23 @@ class Engine:
                 batch,
                 write.options,
                 clock=self.clock,
-                tail_bytes_max=self._tail_bytes_max,
                 waiter=waiter,
             )
         return shard, ticket
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self.shard_of(topic).tail_bytes > self._tail_bytes_max:
+        if self.tail_bytes > self.config.tail_cache_bytes:
             self.checkpoint()
         shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)
         assert ticket.appended is not None
         return ticket.appended
+
+    @property
+    def tail_bytes(self) -> int:
+        """Return how much of the WAL no segment holds yet."""
+        return sum([shard.tail_bytes for shard in self.shards])
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what comes after a cursor."""
@@ -410,10 +424,6 @@ class Engine:
         self._lock.close()
 
     # Inside.
-
-    @property
-    def _tail_bytes_max(self) -> int:
-        return self.config.tail_cache_bytes // len(self.shards)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -74,6 +74,8 @@ class _Recovery:
         self._found = Recovered()
         self._absorbed: dict[int, int] = {}
         self._cold: dict[int, set[int]] = {}
+        self._gone_cold: set[int] = set()
+        """Topics with cold segments that no tier has: reclaimed, or `TOPICS_COLD_DIR` is wrong."""
         self._deleted_ids: set[int] = set()
         self._held: dict[int, int] = {}
         """Per topic the highest seq that a segment or a replayed chunk holds."""
@@ -182,11 +184,14 @@ class _Recovery:
             for name in names
             if (found := paths.parse_segment_name(name)) and found[1] == "data"
         }
-        first_seqs = sorted(s for s in hot | cold if s <= topic.absorbed_seq)
+        found_cold = {s for s in cold - hot if self._in_cold(topic.id, s)}
+        if cold - hot - found_cold:
+            self._gone_cold.add(topic.id)
+        first_seqs = sorted(s for s in hot | found_cold if s <= topic.absorbed_seq)
         for place, first_seq in enumerate(first_seqs):
             segment = self._stores.new_segment(topic.id, first_seq, durable=True)
             if first_seq not in hot:
-                self._find_cold(segment)
+                self._take_from_cold(segment)
             is_last = place == len(first_seqs) - 1
             self._load(segment, keep=topic.absorbed_seq - first_seq + 1 if is_last else None)
             topic.runs.append(segment)
@@ -197,7 +202,7 @@ class _Recovery:
         self._held[topic.id] = topic.absorbed_seq
 
     def _load(self, segment: Segment, *, keep: int | None) -> None:
-        if keep is not None and segment.tier == "hot":
+        if keep is not None:
             entries = (
                 self._disk.size(segment.idx_path) // 20
                 if self._disk.exists(segment.idx_path)
@@ -206,19 +211,14 @@ class _Recovery:
             keep = keep if entries > keep or entries == 0 else None
         segment.load(keep=keep)
 
-    def _find_cold(self, segment: Segment) -> None:
-        """Take the data from the cold tier.
-
-        Its index comes back from there if the hot one is gone.
-        """
+    def _in_cold(self, topic_id: int, first_seq: int) -> bool:
+        """Tell whether the cold tier still has a segment; a reclaimed one is rightly gone."""
         cold = self._stores.cold
-        if cold is None or not cold.has(segment.topic_id, segment.first_seq):
-            raise CorruptData(
-                f"{segment.data_path} is in no tier: set TOPICS_COLD_DIR to the cold folder this "
-                "directory was used with, or run topics repair",
-                segment=segment.data_path,
-            )
-        segment.move_to_cold(cold)
+        return cold is not None and cold.has(topic_id, first_seq)
+
+    def _take_from_cold(self, segment: Segment) -> None:
+        assert self._stores.cold is not None
+        segment.move_to_cold(self._stores.cold)
         segment.cold_stale = True
 
     # Applying frames.
@@ -257,7 +257,8 @@ class _Recovery:
                 topic.apply_hole(Hole(held + 1, chunk.first_seq - 1, "crash"))
             topic.runs.append(chunk)
             self._held[topic_id] = chunk.last_seq
-            topic.last_ts = max(topic.last_ts, chunk.last_ts)
+        # Also of records that a segment held and that are gone since: time does not step back.
+        topic.last_ts = max(topic.last_ts, int.from_bytes(idx[-12:-4], "little"))
         topic.head_seq = max(topic.head_seq, first_seq + count - 1)
         topic.next_seq = topic.head_seq + 1
 
@@ -327,7 +328,7 @@ class _Recovery:
             topic.head_seq = max(topic.head_seq, segment.last_seq)
         topic.next_seq = topic.head_seq + 1
         self._announce_loss(topic)
-        _check_cover(topic)
+        _check_cover(topic, cold_is_gone=topic.id in self._gone_cold)
         if segments and segments[-1].tier == "hot" and self._has_room(segments[-1]):
             segments[-1].reopen_active()
         topic.tag_pending = _untagged(topic)
@@ -405,7 +406,7 @@ def _inside(first_seq: int, last_seq: int, hole: frame.Hole) -> bool:
     return hole.first_seq <= first_seq and last_seq <= hole.last_seq
 
 
-def _check_cover(topic: Topic) -> None:
+def _check_cover(topic: Topic, *, cold_is_gone: bool) -> None:
     """Make sure that every seq from the live floor to the head is in a run or a hole."""
     seq = topic.floors.earliest_seq
     ranges = sorted(
@@ -416,9 +417,10 @@ def _check_cover(topic: Topic) -> None:
             break
         seq = max(seq, last_seq + 1)
     if seq <= topic.head_seq:
+        hint = "set TOPICS_COLD_DIR to the cold folder this directory was used with, or "
         raise CorruptData(
             f"topic {topic.name!r} ({paths.topic_dir(topic.id)}): no file holds seq {seq}: "
-            "run topics repair",
+            f"{hint if cold_is_gone else ''}run topics repair",
             segment=paths.topic_dir(topic.id),
         )
 

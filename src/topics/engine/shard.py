@@ -1,13 +1,9 @@
 """One WAL shard as the engine sees it: the lock, the log, and what is due on it."""
 
-from typing import TYPE_CHECKING
-
+from topics.engine.topics.topic import Topic
 from topics.storage.wal.frame import EvictWatermark, encode_control
 from topics.storage.wal.group_commit import GroupCommit, Ticket
 from topics.storage.wal.log import Position
-
-if TYPE_CHECKING:
-    from topics.engine.topics.topic import Topic
 
 
 class Shard:

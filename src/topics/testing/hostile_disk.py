@@ -28,7 +28,7 @@ Only calls that change the disk are cut points: `calls_made` counts them, `Fault
 
 from typing import Final
 
-from topics.errors import DirectoryLocked, FileMissing
+from topics.errors import DirectoryLocked
 from topics.storage.disk.local_disk import parse_path
 from topics.testing.hostile_calls import HostileCalls
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
@@ -173,8 +173,7 @@ class HostileDisk:
     def sync_dir(self, path: str) -> None:
         with self._calls.lock:
             self._calls.begin_or_fail("sync_dir", path)
-            if not self._names.tree.has_directory(path):
-                raise FileMissing(f"{path}: No such file or directory")
+            self._names.tree.directory(path)
             self._names.sync_dir(path)
 
     def lock(self, path: str) -> HostileLock:

@@ -44,8 +44,12 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """Return the memory its frames take: none where they are a view of a WAL file."""
-        return len(self.frames) if isinstance(self.frames, bytearray) else 0
+        return len(self.frames)
+
+    @property
+    def in_memory(self) -> bool:
+        """Tell whether the frames are our own copy, and not a view of a WAL file."""
+        return isinstance(self.frames, bytearray)
 
     @property
     def first_ts(self) -> int:

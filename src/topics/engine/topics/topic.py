@@ -15,6 +15,7 @@ from topics.engine.topics.idempotency import Idempotency
 from topics.engine.topics.retention import plan_cap, ttl_cutoff
 from topics.kernel import Batch, bisect_ts, count_live, evict_prefix, first_live
 from topics.model.topic_config import TopicConfig
+from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
 
@@ -96,7 +97,7 @@ class Topic:
 
     # Growing.
 
-    def publish(self, batch: Batch, first_seq: int, *, durable: bool) -> None:
+    def publish(self, batch: Batch, first_seq: int, *, frames: Buffer, durable: bool) -> None:
         """Make a stamped batch visible: all its records are live and follow the head."""
         if self.live_records == 0:
             self.floors = self.floors.advanced(first_seq)
@@ -108,7 +109,7 @@ class Topic:
                 Chunk(
                     first_seq,
                     count=batch.count,
-                    frames=batch.frames,
+                    frames=frames,
                     idx=batch.idx,
                     durable=durable,
                 )

@@ -4,6 +4,7 @@ Nothing here survives the process, so syncs do nothing. One thread may write to 
 read it.
 """
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
@@ -157,12 +158,20 @@ class NameTree(Generic[Node]):
         return path in self._directories or name in self._directories.get(above, ())
 
     def list(self, path: str) -> list[str]:
-        if not self.has_directory(path) and self.exists(path):
-            raise DiskFailed(f"{path}: Not a directory")
-        return sorted(self._directories.get(parse_path(path), ()))
+        with contextlib.suppress(FileMissing):
+            return sorted(self.directory(path))
+        return []
 
-    def has_directory(self, path: str) -> bool:
-        return parse_path(path) in self._directories
+    def directory(self, path: str) -> dict[str, Node | None]:
+        """Return what is in a directory, or say why there is none."""
+        path = parse_path(path)
+        directory = self._directories.get(path)
+        if directory is not None:
+            return directory
+        above, _, name = path.rpartition("/")
+        if name in self.directory(above):
+            raise DiskFailed(f"{path}: Not a directory")
+        raise FileMissing(f"{path}: No such file or directory")
 
     def make_dir(self, path: str) -> None:
         path = parse_path(path)
@@ -187,10 +196,7 @@ class NameTree(Generic[Node]):
 
     def _place(self, path: str) -> tuple[dict[str, Node | None], str]:
         above, _, name = parse_path(path).rpartition("/")
-        directory = self._directories.get(above)
-        if directory is None:
-            raise FileMissing(f"{path}: No such file or directory")
-        return directory, name
+        return self.directory(above), name
 
 
 def _file_in(directory: dict[str, Node | None], name: str, path: str) -> Node:
@@ -246,8 +252,7 @@ class RamDisk:
         self._names.remove(path)
 
     def sync_dir(self, path: str) -> None:
-        if not self._names.has_directory(path):
-            raise FileMissing(f"{path}: No such file or directory")
+        self._names.directory(path)
 
     def lock(self, path: str) -> RamLock:  # noqa: ARG002 - the protocol names a path
         return RamLock()

@@ -225,8 +225,12 @@ class Segment:
 
     @property
     def reclaimable_bytes(self) -> int:
-        """Return what a rewrite would free."""
-        return self.data_bytes - self.live_bytes - self.live_records * OVERHEAD_BYTES
+        """Return what a rewrite would free: the frame of the last record stays, deleted or not."""
+        dead = self.data_bytes - self.live_bytes - self.live_records * OVERHEAD_BYTES
+        if not dead:
+            return 0
+        _, size, _, flags = _ENTRY.unpack_from(self.idx(), (self.count - 1) * IDX_ENTRY_BYTES)
+        return dead - size if flags & IDX_FLAG_DELETED else dead
 
     def move_to_cold(self, store: SegmentStore) -> None:
         """Read the data from `store` from now on; the `.idx` stays where it is."""

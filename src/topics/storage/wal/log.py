@@ -58,6 +58,7 @@ class WalLog:
         self._unsynced: list[DiskFile] = []
         self.failed: DiskFailed | None = None
         self.counters = WalCounters()
+        self._maps: dict[int, memoryview] = {}
         self._file = self._open_next_file(0)
         self.position = Position(next_frame, 0)
         self.synced = self.position
@@ -127,6 +128,16 @@ class WalLog:
         except DiskFailed:
             if self._disk.exists(preparing):
                 self._disk.unlink(preparing)
+
+    def view(self, position: Position, size: int) -> memoryview | None:
+        """Return a view of frames just written; None where their file is an older one."""
+        if position.file != self.position.file:
+            return None
+        mapped = self._maps.get(position.file)
+        if mapped is None:
+            mapped = self._disk.map(f"{self.directory}/{paths.wal_file_name(position.file)}")
+            self._maps = {position.file: mapped}
+        return mapped[position.offset : position.offset + size]
 
     def trim(self, upto: Position) -> list[str]:
         """Remove every file that ends before `upto`; return their names."""

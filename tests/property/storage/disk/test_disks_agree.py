@@ -41,7 +41,7 @@ def steps_of(calls: list[str], paths: list[str]) -> SearchStrategy[Step]:
 # The protocol renames and measures files only: what happens to directories is left open.
 steps = one_of(
     steps_of(["create", "create", "rename", "size"], FILES),
-    steps_of(["create", "exists", "list", "map", "open", "read", "unlink"], PATHS),
+    steps_of(["create", "exists", "list", "map", "open", "read", "sync_dir", "unlink"], PATHS),
     steps_of(["make_dir", "make_dir", "remove_dir"], DIRECTORIES),
     steps_of(["allocate", "read_at", "truncate", "write_at", "write_at"], FILES),
 )

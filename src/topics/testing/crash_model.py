@@ -1,0 +1,160 @@
+"""What a topic must look like: the words of the spec as arithmetic over one dict of records.
+
+Shares nothing with the engine but the config: an independent second opinion, too slow and too simple to be wrong in the same
+way. A model is a value: applying an operation returns another one, so every moment of a run can be kept.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+import msgspec
+from msgspec import Struct
+
+from topics.testing.workload import Append, Delete
+
+
+class Entry(NamedTuple):
+    """One record as a reader must see it, and what it counts towards caps."""
+
+    data: bytes
+    tag: str | None
+    node: str | None
+    meta: bytes | None
+    ts: int
+    size: int
+
+
+class TopicModel(Struct, frozen=True, kw_only=True):
+    """One topic at one moment."""
+
+    config: dict[str, Any]
+    head_seq: int = 0
+    live: dict[int, Entry] = {}
+    removed: frozenset[int] = frozenset()
+    """Seqs that were deleted, not lost."""
+    holes: tuple[tuple[int, int], ...] = ()
+    earliest_seq: int = 1
+    evict_floor: int = 1
+    last_ts: int = 0
+    keys: dict[str, tuple[int, int]] = {}
+    """Idempotency key → first seq and count."""
+    producers: dict[str, dict[int, tuple[int, int]]] = {}
+
+    @property
+    def durability(self) -> str:
+        return str(self.config.get("durability", "disk"))
+
+    @property
+    def bytes(self) -> int:
+        return sum(entry.size for entry in self.live.values())
+
+    def repeats(self, append: Append) -> tuple[int, int] | None:
+        """Return the seqs of the first write, where this one is a repeat."""
+        if append.producer is not None:
+            history = self.producers.get(append.producer[0], {})
+            if history and append.producer[1] <= max(history):
+                return history.get(append.producer[1], (0, 0))
+        return self.keys.get(append.key) if append.key is not None else None
+
+    def append(self, append: Append, now_ms: int) -> Self:
+        if self.repeats(append) is not None:
+            return self
+        first_seq, ts = self.head_seq + 1, max(now_ms, self.last_ts)
+        entries = {first_seq + i: encode_entry(r, ts) for i, r in enumerate(append.records())}
+        keys, producers = dict(self.keys), self.producers
+        if append.key is not None:
+            keys[append.key] = (first_seq, append.count)
+        if append.producer is not None:
+            name, producer_seq = append.producer
+            history = {**producers.get(name, {}), producer_seq: (first_seq, append.count)}
+            producers = {**producers, name: history}
+        grown = self._but(
+            head_seq=self.head_seq + append.count,
+            live={**self.live, **entries},
+            last_ts=ts,
+            keys=keys,
+            producers=producers,
+        )
+        return grown._settled()._capped()
+
+    def delete(self, delete: Delete, now_ms: int) -> Self:
+        expired = self.expired(now_ms)
+        before_seq = delete.before_seq or expired.head_seq + 1
+        gone = [
+            seq
+            for seq, entry in expired.live.items()
+            if seq < before_seq and _matches(delete.tag, entry.tag)
+        ]
+        return expired._without(gone)._but(removed=expired.removed | set(gone))._settled()
+
+    def configured(self, changes: Mapping[str, Any], now_ms: int) -> Self:
+        """Change the config; what it loses that way is lost as by any cap."""
+        expired = self.expired(now_ms)
+        return expired._but(config={**self.config, **changes}).expired(now_ms)._capped()
+
+    def expired(self, now_ms: int) -> Self:
+        ttl_ms = self.config.get("ttl_ms", 0)
+        gone = [s for s, entry in self.live.items() if ttl_ms and now_ms - entry.ts > ttl_ms]
+        return self._evicted(gone)
+
+    def crashed(self, head_seq: int) -> Self:
+        """Return the topic with an announced gap up to a new head."""
+        if head_seq == self.head_seq:
+            return self
+        hole = (self.head_seq + 1, head_seq)
+        return self._but(head_seq=head_seq, holes=(*self.holes, hole))._settled()
+
+    def emptied(
+        self, head_seq: int, earliest_seq: int, holes: tuple[tuple[int, int], ...]
+    ) -> Self:
+        """Return an ephemeral topic after a restart, with the holes that were found."""
+        return self._but(live={}, holes=holes, head_seq=head_seq, earliest_seq=earliest_seq)
+
+    # Inside.
+
+    def _capped(self) -> Self:
+        over = len(self.live) - self.config.get("cap_records", 0)
+        over_bytes = self.bytes - self.config.get("cap_bytes", 0)
+        over = over if self.config.get("cap_records") else 0
+        over_bytes = over_bytes if self.config.get("cap_bytes") else 0
+        gone = []
+        for seq, entry in self.live.items():
+            if over <= 0 and over_bytes <= 0:
+                break
+            gone.append(seq)
+            over -= 1
+            over_bytes -= entry.size
+        return self._evicted(gone)
+
+    def _evicted(self, gone: Iterable[int]) -> Self:
+        gone = list(gone)
+        if not gone:
+            return self
+        return self._without(gone)._but(evict_floor=max(gone) + 1)._settled()
+
+    def _settled(self) -> Self:
+        first = min(self.live, default=self.head_seq + 1)
+        return self._but(earliest_seq=max(self.earliest_seq, first))
+
+    def _without(self, gone: Iterable[int]) -> Self:
+        dead = set(gone)
+        return self._but(live={s: e for s, e in self.live.items() if s not in dead})
+
+    def _but(self, **changes: object) -> Self:
+        return msgspec.structs.replace(self, **changes)
+
+
+def encode_entry(record: Mapping[str, Any], ts: int) -> Entry:
+    data = msgspec.json.encode(record["data"])
+    tag, node = record.get("tag"), record.get("node")
+    meta = msgspec.json.encode(record["meta"]) if "meta" in record else None
+    size = len(data) + len(tag or "") + len(node or "") + (4 + len(meta) if meta else 0)
+    return Entry(data, tag, node, meta, ts, size)
+
+
+def _matches(wanted: str | None, tag: str | None) -> bool:
+    if wanted is None:
+        return True
+    if tag is None:
+        return False
+    return tag.startswith(wanted[:-1]) if wanted.endswith("*") else tag == wanted

@@ -1,0 +1,251 @@
+"""Run a workload on hostile disks and keep its history, and every cut point of it if wanted."""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from topics.config import ServerConfig
+from topics.embedded import Log
+from topics.engine.request import encode_write, read_write
+from topics.errors import DiskFull, RetryLater, ShardReadOnly, StorageError, TopicNotFound
+from topics.model.append import Appended, WriteOptions
+from topics.testing.crash_history import History, Version
+from topics.testing.crash_model import TopicModel
+from topics.testing.crash_observe import Violation
+from topics.testing.crash_recorder import Disks, RecordingDisk
+from topics.testing.crash_validate import Crash, check_live, resolve
+from topics.testing.hostile_disk import HostileDisk
+from topics.testing.manual_clock import ManualClock
+from topics.testing.workload import (
+    Append,
+    Burst,
+    Configure,
+    Delete,
+    Drop,
+    Operation,
+    Restart,
+    Tick,
+    Work,
+)
+
+REFUSALS = (ShardReadOnly, DiskFull, RetryLater)
+"""Errors that promise: nothing of this was written, or it is taken back."""
+
+
+class CutPoint(NamedTuple):
+    """The disks before one call, and what was promised by then."""
+
+    disks: Disks
+    history: History
+    now_ms: int
+
+
+class CrashRun:
+    """One log under one workload.
+
+    With `records`, the disks before every call that changes them are kept as cut points. With `strikes`, the disks have faults
+    planned: errors are noted and the run goes on.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        *,
+        disks: Disks | None = None,
+        history: History | None = None,
+        clock: ManualClock | None = None,
+        records: bool = False,
+    ) -> None:
+        self.config = config
+        self.clock = clock or ManualClock()
+        self.history = history or History()
+        self.cut_points: list[CutPoint] = []
+        self.errors: list[StorageError] = []
+        self._records = records
+        self._failed = False
+        self.disks = disks or Disks(HostileDisk(), HostileDisk())
+        self.log = self.open()
+
+    def open(self) -> Log:
+        hot, cold = self.disks
+        return Log(
+            self.config,
+            disk=RecordingDisk(hot, self._before_call) if self._records else hot,
+            cold_disk=RecordingDisk(cold, self._before_call) if self._records else cold,
+            clock=self.clock,
+            background=False,
+        )
+
+    def cut_here(self) -> CutPoint:
+        return CutPoint(self.disks.copy(), self.history.copy(), self.clock.now_ms())
+
+    def run(self, operations: list[Operation]) -> None:
+        for operation in operations:
+            self.apply(operation)
+
+    def apply(self, operation: Operation) -> None:
+        match operation:
+            case Append():
+                self._append(operation)
+            case Burst():
+                self._burst(operation)
+            case Configure():
+                self._configure(operation)
+            case Drop():
+                self._drop(operation)
+            case Delete():
+                self._delete(operation)
+            case Tick():
+                self.clock.advance_ms(operation.ms)
+            case Work():
+                self._work(operation)
+            case Restart():
+                self.restart(operation.how)
+
+    def apply_or_fail(self, operation: Operation) -> None:
+        """Make a step on a disk that fails; what is visible afterwards is what was acknowledged."""
+        try:
+            self.apply(operation)
+        except StorageError as error:
+            self.errors.append(error)
+            refused = isinstance(error, REFUSALS)
+            self._failed = self._failed or not refused
+            if refused:
+                for topic in _topics_of(operation):
+                    self.history.refuse(topic)
+        check_live(self.log, self.history, now_ms=self.clock.now_ms())
+
+    def restart(self, how: str) -> None:
+        """End the process and start the next one; the state must be what it was."""
+        if how == "clean":
+            self.log.close()
+            self.history.all_durable()
+            self.disks = self.disks.copy()
+        else:
+            self.disks = self.disks.kill()
+        self.log = self.open()
+        crash: Crash = "untrusted kill" if self._failed else "kill"
+        found = resolve(self.log, self.history, crash=crash, now_ms=self.clock.now_ms())
+        for topic, track in found.tracks.items():
+            old = self.history.track(topic)
+            old.versions.append(track.newest)
+            self.history.ack(topic, durable=how == "clean")
+
+    # Each operation: begin, do, ack.
+
+    def _append(self, append: Append) -> None:
+        model = self.history.newest(append.topic)
+        if model is None:
+            return
+        now_ms = self.clock.now_ms()
+        self.history.begin(append.topic, lambda version: _appended(version, append, now_ms))
+        appended = self.log.append(append.topic, append.records(), **append.options())
+        check_appended(model, append, appended)
+        self.history.ack(append.topic, durable=model.durability == "fsync")
+
+    def _burst(self, burst: Burst) -> None:
+        engine = self.log.engine
+        now_ms = self.clock.now_ms()
+        tickets = []
+        for append in burst.appends:
+            model = self.history.newest(append.topic)
+            if model is None:
+                continue
+            write = read_write(encode_write(append.records()), self.config)
+            options = WriteOptions(**append.options())
+            write = type(write)(batch=write.batch, options=options, config={})
+            self.history.begin(append.topic, lambda v, a=append: _appended(v, a, now_ms))  # type: ignore[misc]
+            shard, ticket = engine.submit_append(engine.topic(append.topic), write)
+            tickets.append((model, append, shard, ticket))
+        for model, append, shard, ticket in tickets:
+            shard.commit.commit(ticket)
+            assert ticket.appended is not None
+            check_appended(model, append, ticket.appended)
+        for model, append, _, _ in tickets:
+            self.history.ack(append.topic, durable=model.durability == "fsync")
+
+    def _configure(self, configure: Configure) -> None:
+        topic, changes = configure.topic, configure.config
+        now_ms = self.clock.now_ms()
+        if self.history.newest(topic) is not None:
+            self.log.state(topic)  # what has expired by now stays expired under any later config
+        self.history.begin(topic, lambda version: _configured(version, changes, now_ms))
+        self.log.create(topic, **changes)
+        self.history.ack(topic, durable=True)
+
+    def _drop(self, drop: Drop) -> None:
+        if self.history.newest(drop.topic) is None:
+            return
+        self.history.begin(drop.topic, lambda _: None)
+        self.log.drop(drop.topic)
+        self.history.ack(drop.topic, durable=True)
+
+    def _delete(self, delete: Delete) -> None:
+        model = self.history.newest(delete.topic)
+        if model is None:
+            return
+        now_ms = self.clock.now_ms()
+        self.history.begin(
+            delete.topic, lambda version: version and version.delete(delete, now_ms)
+        )
+        deleted = self.log.delete(delete.topic, before_seq=delete.before_seq, match=delete.match())
+        expected = len(model.expired(now_ms).live) - len(model.delete(delete, now_ms).live)
+        if deleted.deleted != expected:
+            raise Violation(f"{delete} deleted {deleted.deleted} records, not {expected}")
+        self.history.ack(delete.topic, durable=True)
+
+    def _work(self, work: Work) -> None:
+        engine = self.log.engine
+        match work.step:
+            case "sync":
+                engine.sync()
+            case "checkpoint":
+                engine.checkpoint()
+            case "snapshot":
+                engine.snapshot()
+            case "maintain":
+                engine.maintain()
+            case "relocate":
+                engine.relocate()
+            case "sweep":
+                engine.sweep()
+            case "spare":
+                for shard in engine.shards:
+                    shard.commit.log.prepare_spare()
+        if work.step in ("sync", "checkpoint", "snapshot"):
+            self.history.all_durable()
+
+    def _before_call(self) -> None:
+        self.cut_points.append(self.cut_here())
+
+
+def check_appended(model: TopicModel, append: Append, appended: Appended) -> None:
+    """Check that an append answered with the seqs it had to get, new or repeated."""
+    repeat = model.repeats(append)
+    first_seq, count = repeat or (model.head_seq + 1, append.count)
+    if (appended.first_seq, appended.count) != (first_seq, count):
+        raise Violation(f"{append} got {appended}, not {count} from seq {first_seq}")
+    if appended.deduped != (repeat is not None):
+        raise Violation(f"{append} got {appended}, deduped should be {repeat is not None}")
+
+
+def _appended(version: Version, append: Append, now_ms: int) -> Version:
+    assert version is not None
+    return version.append(append, now_ms)
+
+
+def _configured(version: Version, changes: dict[str, object], now_ms: int) -> Version:
+    if version is None:
+        return TopicModel(config=dict(changes))
+    return version.configured(changes, now_ms)
+
+
+def _topics_of(operation: Operation) -> list[str]:
+    if isinstance(operation, Burst):
+        return [append.topic for append in operation.appends]
+    return [operation.topic] if isinstance(operation, Append | Configure | Drop | Delete) else []
+
+
+def close_quietly(log: Log) -> None:
+    """Let go of a log whose disk may be broken."""
+    with suppress(StorageError, TopicNotFound):
+        log.engine.abandon()
