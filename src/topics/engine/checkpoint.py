@@ -14,8 +14,11 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed, DiskFull
 from topics.kernel import frames_to_segment
+from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment, fitting_stop
 from topics.storage.wal.frame import CheckpointMark, encode_control
+
+WRITE_BYTES = 512 * 1024
 
 
 def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
@@ -64,9 +67,12 @@ class _Piece:
     def __init__(self, segment: Segment, *, is_new: bool) -> None:
         self.segment = segment
         self.is_new = is_new
-        self.data: list[bytearray] = []
         self.entries = bytearray()
         self.data_bytes = 0
+        self._unwritten: list[Buffer] = []
+        self._unwritten_bytes = 0
+        if is_new:
+            segment.create_files()
 
     @property
     def end_bytes(self) -> int:
@@ -79,6 +85,24 @@ class _Piece:
     @property
     def next_seq(self) -> int:
         return self.segment.first_seq + self.end_count
+
+    def add(self, data: Buffer, entries: Buffer) -> None:
+        """Take converted frames; a large piece is written at once, then its memory is free."""
+        self.entries += entries
+        self.data_bytes += len(data)
+        self._unwritten.append(data)
+        self._unwritten_bytes += len(data)
+        if self._unwritten_bytes >= WRITE_BYTES:
+            self._write_data()
+
+    def finish(self) -> None:
+        self._write_data()
+        self.segment.write_entries(self.segment.count, self.entries)
+
+    def _write_data(self) -> None:
+        if self._unwritten:
+            self.segment.write_data(self.end_bytes - self._unwritten_bytes, self._unwritten)
+            self._unwritten, self._unwritten_bytes = [], 0
 
 
 class _Absorption:
@@ -102,16 +126,7 @@ class _Absorption:
             if chunk.last_seq >= self.topic.floors.earliest_seq:
                 self._copy(chunk)
         for piece in self._pieces:
-            segment = piece.segment
-            if piece.is_new:
-                segment.create_files()
-            segment.write(
-                segment.data_bytes,
-                b"".join(piece.data),
-                index=segment.count,
-                entries=piece.entries,
-            )
-            piece.data.clear()
+            piece.finish()
 
     def sync(self) -> None:
         for segment in {*self._flagged, *(piece.segment for piece in self._pieces)}:
@@ -147,9 +162,7 @@ class _Absorption:
             data, entries = frames_to_segment(
                 chunk.frames, chunk.idx(), start, stop, base=piece.end_bytes
             )
-            piece.data.append(data)
-            piece.entries += entries
-            piece.data_bytes += len(data)
+            piece.add(data, entries)
             self._copied.append((chunk, start, stop, piece))
             start = stop
 

@@ -202,13 +202,12 @@ class _Recovery:
         self._held[topic.id] = topic.absorbed_seq
 
     def _load(self, segment: Segment, *, keep: int | None) -> None:
-        if keep is not None:
-            entries = (
-                self._disk.size(segment.idx_path) // 20
-                if self._disk.exists(segment.idx_path)
-                else 0
-            )
-            keep = keep if entries > keep or entries == 0 else None
+        """Load a segment; the last one may have a torn tail behind what was absorbed."""
+        if segment.tier == "cold":
+            keep = None
+        if keep is not None and self._disk.exists(segment.idx_path):
+            # Absorbed records below the live floor were never copied: then there are fewer.
+            keep = min(keep, self._disk.size(segment.idx_path) // 20) or keep
         segment.load(keep=keep)
 
     def _in_cold(self, topic_id: int, first_seq: int) -> bool:

@@ -11,6 +11,8 @@ from topics.errors import RequestError
 
 TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
 MATCH_OPS = ("Eq", "Glob")
+NO_META = Raw(b"null")
+"""Not None: msgspec takes no union with Raw."""
 
 
 class Record(Struct, frozen=True, kw_only=True):
@@ -23,7 +25,7 @@ class Record(Struct, frozen=True, kw_only=True):
     ts: int = field(name="$ts")
     node: str | None = field(name="$node", default=None)
     tag: str | None = field(name="$tag", default=None)
-    meta_json: Raw | None = field(name="meta", default=None)
+    meta_json: Raw = field(name="meta", default=NO_META)
     data_json: Raw = field(name="data")
 
     @property
@@ -32,7 +34,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
     @property
     def meta(self) -> dict[str, Any] | None:
-        return None if self.meta_json is None else msgspec.json.decode(self.meta_json)
+        found: dict[str, Any] | None = msgspec.json.decode(self.meta_json)
+        return found
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):

@@ -62,9 +62,10 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         first_seq, ts = self.head_seq + 1, max(now_ms, self.last_ts)
         entries = {first_seq + i: encode_entry(r, ts) for i, r in enumerate(append.records())}
         keys, producers = dict(self.keys), self.producers
-        if append.key is not None:
+        durable = self.durability != "ephemeral"  # others forget their repeats with a restart
+        if append.key is not None and durable:
             keys[append.key] = (first_seq, append.count)
-        if append.producer is not None:
+        if append.producer is not None and durable:
             name, producer_seq = append.producer
             history = {**producers.get(name, {}), producer_seq: (first_seq, append.count)}
             producers = {**producers, name: history}

@@ -47,7 +47,7 @@ def observe(log: Log, topic: str) -> Observed:
             _require(record.seq > behind, f"{topic}: seq {record.seq} after {behind}")
             _require(record.ts >= last_ts, f"{topic}: $ts steps back at seq {record.seq}")
             behind, last_ts = record.seq, record.ts
-            meta = None if record.meta_json is None else bytes(record.meta_json)
+            meta = None if record.meta is None else bytes(record.meta_json)
             data = bytes(record.data_json)
             size = len(data) + len(record.tag or "") + len(record.node or "")
             size += 4 + len(meta) if meta else 0

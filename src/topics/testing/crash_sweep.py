@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from topics.config import ServerConfig
 from topics.errors import TopicsError
-from topics.testing.crash_history import History
+from topics.testing.crash_history import History, Version
 from topics.testing.crash_observe import Violation, observe_all
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun, CutPoint
@@ -89,13 +89,13 @@ def check_afterlife(run: CrashRun, before: History, seed: int) -> None:
     resolve(third.log, again.history, crash="power", now_ms=run.clock.now_ms())
 
 
-def repeats_of(topic: str, version: object) -> Iterator[Append]:
-    """Make every keyed write once more: those that were there must be known, others are written now."""
-    keys = getattr(version, "keys", {})
-    producers = getattr(version, "producers", {})
-    for key in list(keys)[-2:]:
+def repeats_of(topic: str, version: Version) -> Iterator[Append]:
+    """Make keyed writes once more: those that were found must be known, others are written now."""
+    if version is None or version.durability == "ephemeral":
+        return
+    for key in list(version.keys)[-2:]:
         yield Append(topic, AFTERLIFE_N * 2, key=key)
-    for name, history in producers.items():
+    for name, history in version.producers.items():
         yield Append(topic, AFTERLIFE_N * 3, producer=(name, max(history)))
 
 

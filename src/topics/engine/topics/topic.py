@@ -171,7 +171,7 @@ class Topic:
             if run is None:
                 break
             stop = bisect_right(seqs, run.last_seq)
-            first = bisect_left(seqs, run.first_seq)
+            first = max(at, bisect_left(seqs, run.first_seq))
             records, size = run.mark_deleted([seq - run.first_seq for seq in seqs[first:stop]])
             self.live_records -= records
             self.live_bytes -= size

@@ -144,10 +144,13 @@ class Segment:
         )
         self.disk.sync_dir(paths.topic_dir(self.topic_id))
 
-    def write(self, offset: int, data: Buffer, *, index: int, entries: Buffer) -> None:
-        """Put frames and entries behind the last ones; they count only after `grow`."""
+    def write_data(self, offset: int, frames: Sequence[Buffer]) -> None:
+        """Put frames behind the last ones; they count only after `grow`."""
         assert self._active is not None
-        self._active.data_file.write_at(offset, [data])
+        self._active.data_file.write_at(offset, frames)
+
+    def write_entries(self, index: int, entries: Buffer) -> None:
+        assert self._active is not None
         self._active.idx_file.write_at(index * IDX_ENTRY_BYTES, [entries])
 
     def grow(self, entries: Buffer, *, data_bytes: int) -> None:

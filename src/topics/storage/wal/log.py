@@ -17,6 +17,9 @@ from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
 from topics.storage.wal.frame import SyncMark, encode_control
 
+RECYCLED = f"recycled{paths.TEMPORARY_SUFFIX}"
+_ZEROS = bytes(1 << 20)
+
 
 class Position(NamedTuple):
     """A place in the log: the number of the file's first frame, and a byte in it."""
@@ -123,7 +126,8 @@ class WalLog:
             return
         preparing = f"{self.directory}/preparing{paths.TEMPORARY_SUFFIX}"
         try:
-            self._allocate(preparing, self._file_bytes)
+            if not self._recycle(preparing):
+                self._allocate(preparing, self._file_bytes)
             self._disk.rename(preparing, f"{self.directory}/{paths.SPARE_WAL}")
         except DiskFailed:
             if self._disk.exists(preparing):
@@ -144,8 +148,12 @@ class WalLog:
         numbers = list_wal_files(self._disk, self.directory)
         gone = [n for n, following in pairwise(numbers) if following <= upto.file]
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
+        recycled = f"{self.directory}/{RECYCLED}"
         for name in names:
-            self._disk.unlink(name)
+            if self._disk.size(name) == self._file_bytes and not self._disk.exists(recycled):
+                self._disk.rename(name, recycled)
+            else:
+                self._disk.unlink(name)
         return names
 
     def close(self) -> None:
@@ -179,6 +187,23 @@ class WalLog:
             raise
         self._capacity = file.size()
         return file
+
+    def _recycle(self, path: str) -> bool:
+        """Make a trimmed file as good as new: its blocks and pages are there, its frames must go.
+
+        Overwriting blocks that were written before spares each later sync their allocation.
+        """
+        recycled = f"{self.directory}/{RECYCLED}"
+        if not self._disk.exists(recycled):
+            return False
+        self._disk.rename(recycled, path)
+        self._disk.sync_dir(self.directory)
+        file = self._disk.open(path)
+        for offset in range(0, self._file_bytes, len(_ZEROS)):
+            file.write_at(offset, [_ZEROS[: self._file_bytes - offset]])
+        file.sync_data()
+        file.close()
+        return True
 
     def _allocate(self, path: str, size: int) -> None:
         file = self._disk.create(path)

@@ -83,20 +83,32 @@ def seal_tail(disk: Disk, replay: ShardReplay) -> None:
     device: everything that no SyncMark proves is written once more, so that this sync means
     something. Running it twice changes nothing.
     """
-    if not replay.files:
-        return
-    last = replay.files[-1]
-    file = disk.open(f"{replay.directory}/{paths.wal_file_name(last.number)}")
-    begin = replay.synced.offset if replay.synced.file == last.number else 0
-    for offset in range(begin, replay.end.offset, REWRITE_BYTES):
-        stop = min(offset + REWRITE_BYTES, replay.end.offset)
-        file.write_at(offset, [bytes(last.buffer[offset:stop])])
-    file.truncate(replay.end.offset)
-    file.sync_data()
-    file.close()
+    for replayed in replay.files:
+        if replayed.number >= replay.synced.file:
+            _seal_file(disk, replay, replayed)
     for number in replay.dropped:
         disk.unlink(f"{replay.directory}/{paths.wal_file_name(number)}")
     disk.sync_dir(replay.directory)
+
+
+def _seal_file(disk: Disk, replay: ShardReplay, replayed: ReplayedFile) -> None:
+    """Write a file's unproven frames once more, cut what is behind them, and sync it.
+
+    Not the last file alone: those before it may never have been synced, and all that follows stands on them.
+    """
+    end = replayed.runs[-1][5] if replayed.runs else 0
+    begin = 0
+    if replayed.number == replay.synced.file:
+        begin = replay.synced.offset
+    if replayed.number == replay.end.file:
+        end = replay.end.offset
+    file = disk.open(f"{replay.directory}/{paths.wal_file_name(replayed.number)}")
+    for offset in range(begin, end, REWRITE_BYTES):
+        stop = min(offset + REWRITE_BYTES, end)
+        file.write_at(offset, [bytes(replayed.buffer[offset:stop])])
+    file.truncate(max(begin, end))
+    file.sync_data()
+    file.close()
 
 
 def _count_frames(runs: list[Run]) -> int:
