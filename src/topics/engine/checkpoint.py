@@ -51,6 +51,9 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
         for work in works:
             shard.tail_bytes -= work.swap()
             absorbed[work.topic.id] = work.topic.absorbed_seq
+            if work.skipped:
+                # No segment has these seqs: only the floor explains them once they are absorbed.
+                shard.floors_due.add(work.topic)
         shard.submit_floors()
         mark = shard.submit_control(encode_control(CheckpointMark(absorbed)), needs_sync=True)
     shard.commit.commit(mark)
@@ -118,6 +121,8 @@ class _Absorption:
         self._flagged = topic.flagged
         topic.flagged = set()
         self._active = next((s for s in reversed(topic.segments()) if not s.sealed), None)
+        self.skipped = False
+        """Chunks below the live floor were left out."""
         self._pieces: list[_Piece] = []
         self._copied: list[tuple[Chunk, int, int, _Piece]] = []
 
@@ -125,6 +130,8 @@ class _Absorption:
         for chunk in self._chunks:
             if chunk.last_seq >= self.topic.floors.earliest_seq:
                 self._copy(chunk)
+            else:
+                self.skipped = True
         for piece in self._pieces:
             piece.finish()
 

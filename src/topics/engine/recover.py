@@ -209,6 +209,7 @@ class _Recovery:
             # Absorbed records below the live floor were never copied: then there are fewer.
             keep = min(keep, self._disk.size(segment.idx_path) // 20) or keep
         segment.load(keep=keep)
+        segment.release()
 
     def _in_cold(self, topic_id: int, first_seq: int) -> bool:
         """Tell whether the cold tier still has a segment; a reclaimed one is rightly gone."""

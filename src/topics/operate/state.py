@@ -87,6 +87,8 @@ class TopicFacts:
         self.cold: set[int] = set()
         self.idempotency = Idempotency()
         self.deletes: list[frame.Delete] = []
+        self.pending_deletes = 0
+        """How many of them the next start applies."""
         self.appends: list[AppendRun] = []
 
     @property
@@ -140,6 +142,7 @@ class TopicFacts:
 
     def _delete(self, body: frame.Delete) -> None:
         self.deletes.append(body)
+        self.pending_deletes += 1
         if body.match is None:
             end_seq = body.upto_seq + 1
             self.delete_below = max(
@@ -230,20 +233,23 @@ def _load(state: State) -> None:
 def _apply_log(disk: Disk, state: State, log: Log, *, past_torn: bool, meter: Meter) -> None:
     for number, buffer, run in iter_runs(disk, log, past_torn=past_torn, meter=meter):
         if run[0] == FrameType.APPEND:
-            _apply_append(state, log, number, run, make_unknown=past_torn)
+            _apply_append(state, log, number, run, keep_all=past_torn)
         elif (number, run[4]) >= log.start or not log.in_use:
             _apply_control(state, buffer, run, make_unknown=past_torn)
         else:
             _apply_old_delete(state, buffer, run)
 
 
-def _apply_append(state: State, log: Log, number: int, run: Run, *, make_unknown: bool) -> None:
+def _apply_append(state: State, log: Log, number: int, run: Run, *, keep_all: bool) -> None:
     _, topic_id, first_seq, count, start, end = run
-    topic = _topic(state, topic_id, make_unknown=make_unknown)
+    topic = _topic(state, topic_id, make_unknown=keep_all)
     if topic is None:
         return
     last_seq = first_seq + count - 1
     found = AppendRun(log.directory, number, start, end, first_seq, last_seq)
+    if topic.appends and not keep_all and topic.appends[-1].last_seq + 1 == first_seq:
+        # Only the seqs matter: many small writes stay one entry.
+        found = found._replace(first_seq=topic.appends.pop().first_seq)
     topic.appends.append(found)
     topic.head_seq = max(topic.head_seq, last_seq)
 

@@ -260,6 +260,8 @@ class Segment:
         it is built again.
         """
         size = self.disk.size(self.data_path) if self.tier == "hot" else None
+        if size is not None and not self.disk.exists(self.idx_path):
+            self._rebuild_idx()
         idx: Buffer = self._pair.idx()
         summary = _summarize(idx, keep)
         if size is not None and summary.data_end > size:

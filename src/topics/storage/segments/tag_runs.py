@@ -69,11 +69,11 @@ class TagRuns:
         ):
             path = f"{directory}/{name}"
             inside = bool(self._runs) and first_seq <= self._runs[-1].last_seq
-            view = self._disk.map(path)
-            if inside or not check_tag_run(view):
+            if inside or not check_tag_run(self._disk.map(path)):
                 self._disk.unlink(path)
             else:
-                self._runs.append(TagRun(first_seq, last_seq, view))
+                # A map of its own: the one just checked has every page in memory.
+                self._runs.append(TagRun(first_seq, last_seq, self._disk.map(path)))
 
     def covers(self, segment: Segment) -> bool:
         return any(

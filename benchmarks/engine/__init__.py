@@ -1,0 +1,1 @@
+"""How fast the engine is in process: append, read, recover, commit, remember."""
