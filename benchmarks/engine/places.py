@@ -1,4 +1,4 @@
-"""Where a measurement keeps its files: beside the working directory, on a real disk, gone afterwards."""
+"""Where a measurement keeps its files: in the working directory, on a real disk, gone after."""
 
 import shutil
 import tempfile

@@ -462,7 +462,7 @@ class Engine:
             name,
             config=config,
             created_ts=self.clock.now_ms(),
-            tags=TagRuns(self.disk, topic_id),
+            tags=TagRuns(self.disk, self.stores.maps, topic_id),
         )
         shard = self.shard_of(topic)
         with shard.lock:

@@ -164,7 +164,7 @@ class _Recovery:
             name,
             config=TopicConfig.from_changes(config),
             created_ts=created_ts,
-            tags=TagRuns(self._disk, topic_id),
+            tags=TagRuns(self._disk, self._stores.maps, topic_id),
         )
         topic.replaying = True
         self._found.topics[topic_id] = topic

@@ -1,6 +1,7 @@
 """Where the segments of a topic go: hot disk, cold store, or memory for ephemeral records."""
 
 from topics.storage.disk.disk import Disk
+from topics.storage.disk.open_maps import OpenMaps
 from topics.storage.disk.ram_disk import RamDisk
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.store import FolderStore, SegmentStore
@@ -15,10 +16,11 @@ class Stores:
         self.ram_disk: Disk = RamDisk()
         self.ram: SegmentStore = FolderStore(self.ram_disk, mapped=True)
         self.cold = cold
+        self.maps = OpenMaps()
 
     def new_segment(self, topic_id: int, first_seq: int, *, durable: bool) -> Segment:
         disk, store = (self.hot_disk, self.hot) if durable else (self.ram_disk, self.ram)
-        return Segment(disk, store, topic_id=topic_id, first_seq=first_seq)
+        return Segment(disk, store, self.maps, topic_id=topic_id, first_seq=first_seq)
 
     def is_durable(self, segment: Segment) -> bool:
         return segment.disk is self.hot_disk

@@ -42,19 +42,25 @@ def check_segment(data: Source | None, idx: Source | None, expected: Expected) -
     idx_findings = _unreadable(idx)
     if data is None:
         structure = _check_structure(idx.data, expected) if idx else []
-        records = len(idx.data) // IDX_ENTRY_BYTES if idx else 0
+        records = _count(idx.data) if idx else 0
         return SegmentCheck(records, data_findings, [*idx_findings, *structure], torn=False)
     rebuilt, _, whole = index_segment(data.data, expected.first_seq)
-    wanted, torn = _finished(rebuilt, expected.keep)
-    if whole or torn:
-        odd = odd_frames(data.data, wanted, topic_id=expected.topic_id)
-        if idx is not None and _is_same(idx.data, wanted, expected) and not odd:
-            torn = torn or len(idx.data) > len(wanted)
-            return SegmentCheck(len(wanted) // IDX_ENTRY_BYTES, data_findings, idx_findings, torn)
-        if idx is not None and _is_cut_rewrite(idx.data, wanted, len(data.data)) and not odd:
-            records = len(wanted) // IDX_ENTRY_BYTES
-            return SegmentCheck(records, data_findings, idx_findings, torn=True)
+    wanted = rebuilt if expected.keep is None else rebuilt[: expected.keep * IDX_ENTRY_BYTES]
+    finished = whole or (expected.keep is not None and _count(wanted) == expected.keep)
+    if finished and idx is not None and not _is_odd(data.data, wanted, expected):
+        same = _is_same(idx.data, wanted, expected)
+        if same or _is_cut_rewrite(idx.data, wanted, len(data.data)):
+            torn = not same or not whole or max(len(rebuilt), len(idx.data)) > len(wanted)
+            return SegmentCheck(_count(wanted), data_findings, idx_findings, torn)
     return _check_slowly(data.data, idx, expected, (data_findings, idx_findings))
+
+
+def _count(idx: Buffer) -> int:
+    return len(idx) // IDX_ENTRY_BYTES
+
+
+def _is_odd(data: Buffer, idx: Buffer, expected: Expected) -> bool:
+    return bool(odd_frames(data, idx, topic_id=expected.topic_id))
 
 
 def _unreadable(source: Source | None) -> list[Finding]:
@@ -66,15 +72,8 @@ def _unreadable(source: Source | None) -> list[Finding]:
     ]
 
 
-def _finished(rebuilt: bytearray, keep: int | None) -> tuple[bytearray, bool]:
-    """Return the entries that a checkpoint has finished, and whether something unfinished follows."""
-    if keep is None or len(rebuilt) < keep * IDX_ENTRY_BYTES:
-        return rebuilt, False
-    return rebuilt[: keep * IDX_ENTRY_BYTES], True
-
-
 def _is_same(idx: Buffer, wanted: bytearray, expected: Expected) -> bool:
-    found = idx if expected.keep is None else memoryview(idx)[: len(wanted)]
+    found = idx if expected.keep is None else memoryview(idx)[: expected.keep * IDX_ENTRY_BYTES]
     if found == wanted:
         return True
     if len(found) != len(wanted):
@@ -105,7 +104,7 @@ def _check_slowly(
 ) -> SegmentCheck:
     data_findings, idx_findings = list(found[0]), list(found[1])
     walk = walk_segment(data, topic_id=expected.topic_id)
-    entries = len(idx.data) // IDX_ENTRY_BYTES if idx else 0
+    entries = _count(idx.data) if idx else 0
     end_seq = expected.first_seq + (entries if expected.keep is None else expected.keep)
     data_findings += _check_gaps(walk.gaps, walk.stretches, expected, end_seq)
     records = 0
@@ -122,8 +121,9 @@ def _check_slowly(
     if idx is not None:
         idx_findings += _check_structure(idx.data, expected)
         idx_findings += _check_length(idx.data, data, walk.stretches, expected)
-        if expected.keep is None and not data_findings:
-            data_findings += _check_cut_off(walk.stretches, end_seq, len(data))
+        if not data_findings:
+            stop_seq = min(end_seq, expected.first_seq + entries)
+            data_findings += _check_cut_off(walk.stretches, stop_seq, len(data))
     return SegmentCheck(max(records, entries), data_findings, idx_findings, torn=False)
 
 

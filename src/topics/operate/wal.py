@@ -52,6 +52,8 @@ class Gap(NamedTuple):
     """Where the last whole batch before it ends."""
     message: str
     frames_lost_max: int
+    missing: int | None = None
+    """The number of the file that should be there."""
     certain: bool = False
     """Damage, whatever SyncMarks say."""
     torn: bool = False
@@ -258,7 +260,8 @@ def _gaps_of_files(log: Log) -> Iterator[Gap]:
             message = f"{name} should follow and is missing"
             if following < expected:
                 message = f"{paths.wal_file_name(following)} follows, but {name} should"
-            gaps = [Gap(end, file.used, end, message, max(0, following - expected))]
+            missing = expected if following > expected else None
+            gaps = [Gap(end, file.used, end, message, max(0, following - expected), missing)]
         yield from gaps
 
 
@@ -269,7 +272,8 @@ def _missing_start(log: Log) -> Iterator[Gap]:
     following = next((n for n in numbers if n > log.start.file), None)
     lost = UNKNOWN_FRAMES if following is None else following - log.start.file
     message = f"{paths.wal_file_name(log.start.file)}, where the replay starts, is missing"
-    yield Gap(log.start, log.start.offset, log.start, message, lost, certain=True)
+    start = log.start
+    yield Gap(start, start.offset, start, message, lost, start.file, certain=True)
 
 
 def _missing_end(disk: Disk, log: Log) -> Iterator[Gap]:
@@ -281,7 +285,7 @@ def _missing_end(disk: Disk, log: Log) -> Iterator[Gap]:
     if named is not None and named > last.number:
         # It is written after the file has its name: whoever has one has the other.
         message = f"{paths.CURRENT} names {paths.wal_file_name(named)}, which is missing"
-        yield Gap(end, last.used, end, message, UNKNOWN_FRAMES, certain=True)
+        yield Gap(end, last.used, end, message, UNKNOWN_FRAMES, named, certain=True)
     elif log.proven > end and not last.gaps:
         file, offset = log.proven
         message = f"the log was synced up to byte {offset} of file {file}, but ends here"

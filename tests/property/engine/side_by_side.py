@@ -175,7 +175,7 @@ class SideBySide:
         assert page.count >= 1
         part = oracle.read(from_seq, limit=page.count, now_ms=self.now_ms)
         self._compare(topic, page, part)
-        last = len(page.records_json.rpartition(b',{"$seq":')[2])
+        last = 1 + len(page.records_json.rpartition(b',{"$seq":')[2])
         assert len(page.records_json) - last <= max_batch_bytes <= len(page.records_json)
         return page
 

@@ -17,6 +17,7 @@ from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment,
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
+from topics.storage.disk.open_maps import OpenMaps
 from topics.storage.segments.store import (
     DELETED_FLAG,
     IDX_ENTRY_BYTES,
@@ -51,15 +52,18 @@ class SealedPair:
         self._data: DataReader | None = None
 
     def idx(self) -> Buffer:
-        if self._idx is None:
-            self._idx = self._segment.disk.map(self._segment.idx_path)
-        return self._idx
+        idx = self._idx
+        if idx is None:
+            idx = self._idx = self._segment.disk.map(self._segment.idx_path)
+            self._segment.maps.opened(self._segment)
+        return idx
 
     def data(self) -> DataReader:
-        if self._data is None:
+        data = self._data
+        if data is None:
             segment = self._segment
-            self._data = segment.store.open_data(segment.topic_id, segment.first_seq)
-        return self._data
+            data = self._data = segment.store.open_data(segment.topic_id, segment.first_seq)
+        return data
 
 
 class Segment:
@@ -67,8 +71,11 @@ class Segment:
 
     layout = SEGMENT_LAYOUT
 
-    def __init__(self, disk: Disk, store: SegmentStore, *, topic_id: int, first_seq: int) -> None:
+    def __init__(
+        self, disk: Disk, store: SegmentStore, maps: OpenMaps, *, topic_id: int, first_seq: int
+    ) -> None:
         self.disk = disk
+        self.maps = maps
         self.store = store
         self.tier = "hot"
         self.topic_id = topic_id
@@ -113,8 +120,8 @@ class Segment:
 
     def view(self, start: int, stop: int, *, max_bytes: int | None = None) -> View:
         """Return entries [start, stop) with their bytes: one, or as many as `max_bytes` holds."""
-        active = self._active
-        idx = memoryview(self._pair.idx() if active is None else active.idx)
+        active, pair = self._active, self._pair
+        idx = memoryview(pair.idx() if active is None else active.idx)
         base, _ = _OFFSET_LEN.unpack_from(idx, start * IDX_ENTRY_BYTES)
         if max_bytes is not None:
             stop = fitting_stop(idx, start, stop, base + max_bytes)
@@ -123,7 +130,7 @@ class Segment:
         wanted = offset + size - base
         if active is not None:
             return View(bytes(part), active.data_file.read_at(base, wanted), base)
-        return View(part, self._pair.data().read(base, wanted), base)
+        return View(part, pair.data().read(base, wanted), base)
 
     def whole_data(self) -> Buffer:
         active = self._active

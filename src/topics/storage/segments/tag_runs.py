@@ -7,12 +7,12 @@ Eight runs of one size are merged into one, so a topic has few of them however l
 """
 
 import struct
-from typing import NamedTuple
 
 from topics.kernel import build_tag_run, check_tag_run, lookup_tag_run, merge_tag_runs
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Disk
+from topics.storage.disk.open_maps import OpenMaps
 from topics.storage.segments.segment import Segment
 
 MERGE_RUNS = 8
@@ -22,18 +22,31 @@ _COUNT_OFFSET = 4
 Match = tuple[int, bytes]
 
 
-class TagRun(NamedTuple):
-    """One run: the seqs it speaks for, and its bytes."""
+class TagRun:
+    """One run: the seqs it speaks for, and its bytes, mapped when they are needed."""
 
-    first_seq: int
-    last_seq: int
-    view: memoryview
+    def __init__(
+        self, disk: Disk, maps: OpenMaps, path: str, *, first_seq: int, last_seq: int
+    ) -> None:
+        self._disk = disk
+        self._maps = maps
+        self.path = path
+        self.first_seq = first_seq
+        self.last_seq = last_seq
+        self._view: memoryview | None = None
+        count: int = _COUNT.unpack_from(self.view(), _COUNT_OFFSET)[0]
+        self.level = count.bit_length() // 3
+        """The size class: eight runs of one level make a run of the next."""
 
-    @property
-    def level(self) -> int:
-        """Return the size class: eight runs of one level make a run of the next."""
-        count: int = _COUNT.unpack_from(self.view, _COUNT_OFFSET)[0]
-        return count.bit_length() // 3
+    def view(self) -> memoryview:
+        view = self._view
+        if view is None:
+            view = self._view = self._disk.map(self.path)
+            self._maps.opened(self)
+        return view
+
+    def release(self) -> None:
+        self._view = None
 
 
 def plan_merge(levels: list[int]) -> tuple[int, int] | None:
@@ -51,8 +64,9 @@ def plan_merge(levels: list[int]) -> tuple[int, int] | None:
 class TagRuns:
     """The runs of one topic, ascending and disjoint. One thread changes them, any may look up."""
 
-    def __init__(self, disk: Disk, topic_id: int) -> None:
+    def __init__(self, disk: Disk, maps: OpenMaps, topic_id: int) -> None:
         self._disk = disk
+        self._maps = maps
         self._topic_id = topic_id
         self._runs: list[TagRun] = []
 
@@ -72,8 +86,7 @@ class TagRuns:
             if inside or not check_tag_run(self._disk.map(path)):
                 self._disk.unlink(path)
             else:
-                # A map of its own: the one just checked has every page in memory.
-                self._runs.append(TagRun(first_seq, last_seq, self._disk.map(path)))
+                self._runs.append(self._open(first_seq, last_seq))
 
     def covers(self, segment: Segment) -> bool:
         return any(
@@ -94,7 +107,7 @@ class TagRuns:
             return False
         start, stop = planned
         old = self._runs[start:stop]
-        merged = merge_tag_runs([run.view for run in old])
+        merged = merge_tag_runs([run.view() for run in old])
         run = self._save(old[0].first_seq, old[-1].last_seq, merged)
         self._runs = [*self._runs[:start], run, *self._runs[stop:]]
         self._remove(old)
@@ -111,16 +124,19 @@ class TagRuns:
         """Return the seqs whose records had a matching tag; some may be gone since."""
         found: list[int] = []
         for run in self._runs:
-            found += lookup_tag_run(run.view, match)
+            found += lookup_tag_run(run.view(), match)
         return found
 
     def _save(self, first_seq: int, last_seq: int, content: bytes) -> TagRun:
         path = paths.tag_run_path(self._topic_id, first_seq, last_seq)
         write_file(self._disk, path, content)
-        return TagRun(first_seq, last_seq, self._disk.map(path))
+        return self._open(first_seq, last_seq)
+
+    def _open(self, first_seq: int, last_seq: int) -> TagRun:
+        path = paths.tag_run_path(self._topic_id, first_seq, last_seq)
+        return TagRun(self._disk, self._maps, path, first_seq=first_seq, last_seq=last_seq)
 
     def _remove(self, runs: list[TagRun]) -> None:
         for run in runs:
-            path = paths.tag_run_path(self._topic_id, run.first_seq, run.last_seq)
-            if self._disk.exists(path):
-                self._disk.unlink(path)
+            if self._disk.exists(run.path):
+                self._disk.unlink(run.path)
