@@ -50,7 +50,8 @@ def agree_with_the_json_module(body: bytes) -> None:
 
 @given(body=bodies())
 def test_frames_hold_exactly_what_was_sent_however_it_is_spelled(body: Body) -> None:
-    batch = agreed("parse_batch", body.raw, **{**LIMITS, "max_record_bytes": 1 << 20})
+    wide = {**LIMITS, "max_record_bytes": 1 << 20, "max_meta_bytes": 1 << 20}
+    batch = agreed("parse_batch", body.raw, **wide)
     assert isinstance(batch, Batch)
     frames, idx = bytearray(), bytearray()
     for i, record in enumerate(body.records):

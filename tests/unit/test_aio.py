@@ -1,0 +1,176 @@
+"""The asyncio face: the same answers as the plain one, with many writers sharing one sync."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from topics.aio import AsyncLog
+from topics.config import ServerConfig
+from topics.embedded import Log
+from topics.errors import (
+    Closed,
+    DiskFailed,
+    RequestError,
+    ShardReadOnly,
+    Throttled,
+    TopicNotFound,
+)
+from topics.storage.disk.local_disk import LocalDisk
+from topics.testing.hostile_disk import HostileDisk
+from topics.testing.hostile_faults import FaultPlan
+
+ONE = b'{"records":[{"data":{"n":1}}]}'
+
+
+def run_with_log(path: Path, scenario: object) -> None:
+    async def main() -> None:
+        async with await AsyncLog.open(str(path)) as log:
+            await scenario(log)  # type: ignore[operator] # a coroutine function
+
+    asyncio.run(main())
+
+
+def test_writes_of_every_class_are_answered_and_read_back(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        for durability in ("ephemeral", "memory", "disk", "fsync"):
+            await log.create(durability, durability=durability)
+            appended = await log.append(durability, [{"data": 1}, {"data": 2, "tag": "t"}])
+            assert (appended.first_seq, appended.last_seq) == (1, 2)
+            page = await log.diff(durability)
+            assert [record.data for record in page.records] == [1, 2]
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_write_creates_its_topic_once(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        answers = await asyncio.gather(*[log.append_json("new", ONE) for _ in range(20)])
+        assert sum(answer.created for answer in answers) == 1
+        assert sorted(answer.first_seq for answer in answers) == list(range(1, 21))
+        with pytest.raises(TopicNotFound):
+            await log.append_json("absent", b'{"records":[{"data":1}],"create":false}')
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_many_writers_share_syncs_and_keep_their_own_order(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("many", durability="fsync")
+
+        async def write(writer: int) -> list[int]:
+            seqs = []
+            for turn in range(20):
+                done = await log.append("many", [{"data": turn}], node=str(writer))
+                seqs.append(done.first_seq)
+            return seqs
+
+        seqs = await asyncio.gather(*[write(number) for number in range(32)])
+        assert all(mine == sorted(mine) for mine in seqs)
+        assert sorted(seq for mine in seqs for seq in mine) == list(range(1, 641))
+        syncs = sum(shard.commit.log.counters.fsyncs for shard in log.log.engine.shards)
+        assert syncs < 320
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_delete_is_awaited_and_visible(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.append("d", [{"data": n, "tag": f"t{n}"} for n in range(5)])
+        deleted = await log.delete("d", match=["tag", "Glob", "t*"], before_seq=3)
+        assert deleted.deleted == 2
+        assert [r.seq for r in (await log.diff("d")).records] == [3, 4, 5]
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_repeated_key_in_the_same_turn_is_answered_with_the_first_seqs(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("keyed", durability="fsync")
+        body = b'{"records":[{"data":1}],"idempotency_key":"k"}'
+        first, second = await asyncio.gather(
+            log.append_json("keyed", body), log.append_json("keyed", body)
+        )
+        assert (first.first_seq, first.deduped) == (1, False)
+        assert (second.first_seq, second.deduped) == (1, True)
+        assert (await log.state("keyed")).head_seq == 1
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_bad_requests_raise_before_anything_is_queued(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("t")
+        with pytest.raises(RequestError):
+            await log.append_json("t", b'{"records":[]}')
+        with pytest.raises(RequestError):
+            await log.delete("t")
+        assert (await log.state("t")).head_seq == 0
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_failed_sync_reaches_every_waiting_writer() -> None:
+    async def main() -> None:
+        disk = HostileDisk()
+        log = AsyncLog(Log(ServerConfig(wal_file_bytes=65_536, wal_shards=1), disk=disk))
+        await log.create("f", durability="fsync")
+        disk.arm(FaultPlan().fail(operation="sync_data", path="wal/*", forever=True))
+        answers = await asyncio.gather(
+            *[log.append_json("f", ONE) for _ in range(8)], return_exceptions=True
+        )
+        assert all(isinstance(answer, DiskFailed | ShardReadOnly) for answer in answers)
+        assert (await log.diff("f")).count == 0
+        with pytest.raises(ShardReadOnly):
+            await log.append_json("f", ONE)
+
+    asyncio.run(main())
+
+
+def test_too_long_a_tail_is_refused_for_now(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = ServerConfig(data_dir=str(tmp_path), tail_cache_bytes=1 << 20)
+        log = AsyncLog(Log(config, disk=LocalDisk(str(tmp_path)), background=False))
+        await log.create("t")
+        body = b'{"records":[{"data":"' + b"x" * 200_000 + b'"}]}'
+        with pytest.raises(Throttled):
+            for _ in range(10):
+                await log.append_json("t", body)
+        log.log.checkpoint()
+        assert (await log.append_json("t", body)).count == 1
+        await log.close()
+
+    asyncio.run(main())
+
+
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = await AsyncLog.open(str(tmp_path), config=msgspec.structs.replace(ServerConfig()))
+        await log.create("t")
+        await log.close()
+        with pytest.raises(Closed):
+            await log.append_json("t", ONE)
+
+    asyncio.run(main())
+
+
+def test_cold_records_are_read_beside_the_event_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        config = ServerConfig(
+            data_dir=str(tmp_path / "hot"),
+            cold_dir=str(tmp_path / "cold"),
+            segment_max_events=10,
+            hot_retain_segments=1,
+        )
+        log = AsyncLog(Log(config, background=False))
+        for n in range(100):
+            await log.append("c", [{"data": n}])
+        log.log.checkpoint()
+        assert log.log.engine.relocate() == 9
+        page = await log.diff("c", limit=100)
+        assert [record.data for record in page.records] == list(range(100))
+        assert page.cold_segments_read == 9
+        await log.close()
+
+    asyncio.run(main())
