@@ -135,7 +135,7 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 0.5
 
     tail_cache_bytes: Annotated[
-        int, _size("newest records kept in memory, all topics together", low=0)
+        int, _size("WAL that no segment holds yet, before writes wait for one", low=MIB)
     ] = 256 * MIB
     sweep_ms: Annotated[
         int, _ms("how often retention and expiry are looked at", low=1, high=3_600_000)

@@ -150,21 +150,26 @@ def submit_append(
         raise TopicNotFound(topic.name)
     shard.commit.admit(len(batch.frames))
     now_ms = clock.now_ms()
-    window_ms = topic.config.idempotency_window_ms
-    repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
+    config = topic.config
+    window_ms = config.idempotency_window_ms
+    repeat = None
+    if options.repeatable:
+        repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
     if repeat is not None:
         ticket = Repeat(topic, repeat, needs_sync=topic.awaiting_sync > 0, waiter=waiter)
         shard.commit.submit(ticket)
         return ticket
-    _check_caps(shard, topic, batch, now_ms=now_ms)
+    if config.discard == "reject":
+        _check_caps(shard, topic, batch, now_ms=now_ms)
     first_seq = topic.next_seq
     last_seq = first_seq + batch.count - 1
     needs_sync = _reserve(shard, topic, last_seq, now_ms=now_ms) or topic.awaiting_sync > 0
     topic.last_ts = max(now_ms, topic.last_ts)
-    flags = FLAG_DURABLE if topic.config.durable else 0
+    flags = FLAG_DURABLE if config.durable else 0
     stamp_batch(batch, topic_id=topic.id, first_seq=first_seq, ts=topic.last_ts, flags=flags)
-    dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
-    if dedupe is not None:
+    dedupe = None
+    if options.repeatable:
+        dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
         topic.idempotency.remember(dedupe, ts=topic.last_ts, window_ms=window_ms)
     append = Append(
         shard,
@@ -192,8 +197,6 @@ def close_reservation(shard: Shard, topic: Topic) -> None:
 
 
 def _check_caps(shard: Shard, topic: Topic, batch: Batch, *, now_ms: int) -> None:
-    if topic.config.discard != "reject":
-        return
     if not fits(topic.config, records=batch.count, size=batch.payload_bytes):
         raise RecordTooLarge(f"the batch is larger than the whole cap of topic {topic.name!r}")
     if topic.expire(now_ms):
@@ -204,9 +207,7 @@ def _check_caps(shard: Shard, topic: Topic, batch: Batch, *, now_ms: int) -> Non
         raise TopicFull(topic.name)
 
 
-def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe | None:
-    if options.idempotency_key is None and options.producer_id is None:
-        return None
+def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe:
     return Dedupe(
         options.idempotency_key, options.producer_id, options.producer_seq or 0, first_seq, count
     )

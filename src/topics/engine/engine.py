@@ -90,6 +90,7 @@ class Engine:
         self._snapshot_number = found.snapshot_number
         self._kept_places = [found.snapshot_places] if found.snapshot_places else []
         self.shards = self._open_shards(found)
+        self._tail_bytes_max = self.config.tail_cache_bytes // len(self.shards)
         data_dir.mark_running(self.disk)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
@@ -256,7 +257,7 @@ class Engine:
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
-        if self.tail_bytes > self.config.tail_cache_bytes:
+        if shard.tail_bytes > self._tail_bytes_max:
             raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
             ticket = submit_append(
@@ -271,7 +272,7 @@ class Engine:
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self.tail_bytes > self.config.tail_cache_bytes:
+        if self.shard_of(topic).tail_bytes > self._tail_bytes_max:
             self.checkpoint()
         shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)

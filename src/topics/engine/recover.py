@@ -21,6 +21,7 @@ from topics.errors import CorruptData, UnknownFormat
 from topics.kernel import index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
+from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
@@ -220,6 +221,10 @@ class _Recovery:
         assert self._stores.cold is not None
         segment.move_to_cold(self._stores.cold)
         segment.cold_stale = True
+        if not self._disk.exists(segment.idx_path):
+            # A cut reclaim: the hot index went first, and what it spoke of is all dead.
+            idx = self._stores.cold.read_idx(segment.topic_id, segment.first_seq)
+            write_file(self._disk, segment.idx_path, idx)
 
     # Applying frames.
 

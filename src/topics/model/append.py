@@ -26,3 +26,8 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     producer_id: str | None = None
     producer_seq: int | None = None
     create: bool = True
+
+    @property
+    def repeatable(self) -> bool:
+        """Tell whether the same write may come again and must not happen twice."""
+        return self.idempotency_key is not None or self.producer_id is not None

@@ -84,9 +84,7 @@ def _is_same(idx: Buffer, wanted: bytearray, expected: Expected) -> bool:
 def _is_cut_rewrite(idx: Buffer, wanted: bytearray, data_bytes: int) -> bool:
     """Tell whether a rewrite has swapped the data and not yet the index: as many entries, and too long."""
     summary = summarize_idx(idx)
-    return (
-        summary.bad_index < 0 and len(idx) == len(wanted) and summary.data_end > data_bytes
-    )
+    return summary.bad_index < 0 and len(idx) == len(wanted) and summary.data_end > data_bytes
 
 
 def _check_structure(idx: Buffer, expected: Expected) -> list[Finding]:

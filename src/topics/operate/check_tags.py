@@ -64,7 +64,9 @@ class TagCheck:
             message = "fails its checksum (derived: the next start builds it again)"
             findings = [Finding(message=message, offset=0)]
         elif not _holds(content, [run for run in pending if run]):
-            message = "lacks tags that records of its range have (remove the file: it is built again)"
+            message = (
+                "lacks tags that records of its range have (remove the file: it is built again)"
+            )
             findings = [Finding(message=message, first_seq=first_seq, last_seq=last_seq)]
         else:
             verdict = "ok"

@@ -89,22 +89,15 @@ class Salvage:
         return sorted(planned, key=lambda piece: piece.first_seq)
 
 
-class PlannedPiece(NamedTuple):
-    """A part of a piece that is to be copied."""
-
-    piece: Piece
-    first_seq: int
-    last_seq: int
-
-
 def _free(taken: list[Range], first_seq: int, last_seq: int) -> list[Range]:
     return subtract([(first_seq, last_seq)], taken)
 
 
 def salvage_segments(
-    disk: Disk, *, rank: int, salvages: dict[int, Salvage], meter: Meter, hot: Disk
+    tiers: dict[int, Disk], rank: int, salvages: dict[int, Salvage], *, meter: Meter
 ) -> list[Finding]:
     """Walk every `.data` of one tier; return what is damaged."""
+    disk = tiers[rank]
     findings: list[Finding] = []
     for name in disk.list(paths.TOPICS_DIR):
         topic_id = paths.parse_topic_dir_name(name)
@@ -112,32 +105,46 @@ def salvage_segments(
             continue
         parsed = map(paths.parse_segment_name, disk.list(paths.topic_dir(topic_id)))
         for first_seq in sorted({found[0] for found in parsed if found}):
-            segment = _SegmentSalvage(disk, hot, rank, topic_id, first_seq, meter)
-            findings += segment.run(salvages)
+            if _is_elsewhere(tiers, rank, paths.segment_data_path(topic_id, first_seq)):
+                continue
+            source = _SegmentFiles(tiers, rank, topic_id, first_seq, meter)
+            findings += _SegmentSalvage(source).run(salvages)
     return findings
+
+
+def _is_elsewhere(tiers: dict[int, Disk], rank: int, path: str) -> bool:
+    """Tell whether only the other tier has the data, so that it is looked at there."""
+    return not tiers[rank].exists(path) and any(disk.exists(path) for disk in tiers.values())
+
+
+class _SegmentFiles:
+    """The two files of one segment in one tier; the `.idx` of the hot tier is the better one."""
+
+    def __init__(
+        self, tiers: dict[int, Disk], rank: int, topic_id: int, first_seq: int, meter: Meter
+    ) -> None:
+        self.rank = rank
+        self.topic_id = topic_id
+        self.first_seq = first_seq
+        self.data_path = paths.segment_data_path(topic_id, first_seq)
+        idx_path = paths.segment_idx_path(topic_id, first_seq)
+        self.data = read_source(tiers[rank], self.data_path, meter)
+        self.idx = read_source(tiers[HOT], idx_path) or read_source(tiers[rank], idx_path)
 
 
 class _SegmentSalvage:
     """One segment of one tier."""
 
-    def __init__(
-        self, disk: Disk, hot: Disk, rank: int, topic_id: int, first_seq: int, meter: Meter
-    ) -> None:
-        self._rank = rank
-        self._topic_id = topic_id
-        self._first_seq = first_seq
-        self._data_path = paths.segment_data_path(topic_id, first_seq)
-        self._idx_path = paths.segment_idx_path(topic_id, first_seq)
-        self._data = read_source(disk, self._data_path, meter)
-        self._idx = read_source(hot, self._idx_path, meter) or read_source(disk, self._idx_path)
+    def __init__(self, files: _SegmentFiles) -> None:
+        self._rank = files.rank
+        self._topic_id = files.topic_id
+        self._first_seq = files.first_seq
+        self._data_path = files.data_path
+        self._data = files.data
+        self._idx = files.idx
 
     def run(self, salvages: dict[int, Salvage]) -> list[Finding]:
         mine = salvages.get(self._topic_id)
-        is_cold_elsewhere = (
-            self._data is None and mine is not None and self._first_seq in mine.facts.cold
-        )
-        if is_cold_elsewhere and self._rank == HOT:
-            return []
         if self._data is None:
             return self._without_data(mine)
         walk = walk_segment(self._data.data, topic_id=self._topic_id)
@@ -146,12 +153,14 @@ class _SegmentSalvage:
                 salvages[stretch.topic_id].pieces.append(self._piece(stretch))
         findings = []
         for start, end in walk.gaps:
-            message = f"{self._data_path}: bytes {start} to {end} are no frames, or fail their checksum"
+            message = (
+                f"{self._data_path}: bytes {start} to {end} are no frames, or fail their checksum"
+            )
             findings.append(Finding(message=message, offset=start))
             if mine is not None:
                 mine.causes.append(self._cause(walk.stretches, start, end))
         if mine is not None:
-            self._learn_deleted(mine, walk.stretches, self._data)
+            self._learn_deleted(mine, walk.stretches)
             mine.causes += self._cut_off(walk.stretches)
         return findings
 
@@ -197,20 +206,15 @@ class _SegmentSalvage:
             return NO_END
         return self._first_seq + len(self._idx.data) // IDX_ENTRY_BYTES - 1
 
-    def _learn_deleted(self, mine: Salvage, stretches: list[Stretch], data: Source) -> None:
+    def _learn_deleted(self, mine: Salvage, stretches: list[Stretch]) -> None:
         """Take what is deleted from the index, or from a beginning without frames."""
         if self._idx is not None:
-            mine.deleted += _deleted_ranges(self._idx, self._first_seq)
+            found = join((s.first_seq, s.last_seq) for s in stretches)
+            mine.deleted += subtract(_deleted_ranges(self._idx, self._first_seq), found)
+            return
         first = stretches[0] if stretches else None
-        if (
-            self._idx is None
-            and first is not None
-            and first.start == 0
-            and first.topic_id == self._topic_id
-            and self._first_seq < first.first_seq
-            and data.data
-        ):
-            mine.deleted.append((self._first_seq, first.first_seq - 1))
+        if first is not None and first.start == 0 and first.topic_id == self._topic_id:
+            mine.deleted += join([(self._first_seq, first.first_seq - 1)])
 
 
 def _deleted_ranges(idx: Source, first_seq: int) -> list[Range]:

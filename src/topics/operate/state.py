@@ -131,9 +131,7 @@ class TopicFacts:
                 window_ms = self.config.get("idempotency_window_ms", DEFAULT_WINDOW_MS)
                 self.idempotency.remember(body, ts=ts, window_ms=window_ms)
             case frame.Hole():
-                self.holes = with_hole(
-                    self.holes, Hole(body.first_seq, body.last_seq, body.reason)
-                )
+                self.holes = with_hole(self.holes, Hole(body.first_seq, body.last_seq, body.reason))
                 self.head_seq = max(self.head_seq, body.last_seq)
             case frame.Tier():
                 self.cold.add(body.first_seq)
@@ -145,9 +143,7 @@ class TopicFacts:
         self.pending_deletes += 1
         if body.match is None:
             end_seq = body.upto_seq + 1
-            self.delete_below = max(
-                self.delete_below, min(body.before_seq or end_seq, end_seq)
-            )
+            self.delete_below = max(self.delete_below, min(body.before_seq or end_seq, end_seq))
 
 
 class State:

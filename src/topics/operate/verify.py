@@ -163,7 +163,9 @@ class _Verify:
                 verdict = "torn"
             findings = [*map(_gap_finding, gaps), *file.undecodable]
             if verdict == "torn" and not gaps:
-                findings.append(Finding(message="behind the end of the log: the next start removes it"))
+                findings.append(
+                    Finding(message="behind the end of the log: the next start removes it")
+                )
             self._add(
                 log.path(file.number),
                 "wal",
@@ -245,7 +247,12 @@ class _Verify:
         )
 
     def _check_segment(
-        self, topic: TopicFacts, files: "TopicFiles", tags: TagCheck, first_seq: int, keep: int | None
+        self,
+        topic: TopicFacts,
+        files: "TopicFiles",
+        tags: TagCheck,
+        first_seq: int,
+        keep: int | None,
     ) -> int:
         is_cold = first_seq not in files.hot
         data_disk = self._cold if is_cold else self._disk
@@ -290,9 +297,7 @@ class _Verify:
         elif check.torn:
             verdict = "torn"
         size = len(source.data) if source else 0
-        self._add(
-            path, kind, verdict, tier=tier, size=size, items=check.records, findings=findings
-        )
+        self._add(path, kind, verdict, tier=tier, size=size, items=check.records, findings=findings)
 
     def _check_leftovers(self, topic: TopicFacts, files: "TopicFiles") -> None:
         for path, kind in files.stray:
@@ -389,9 +394,7 @@ def find_uncovered(
 ) -> list[tuple[int, int]]:
     """Return the seqs from the live floor to the head that are in no segment, no hole and not on the log."""
     first_seq, last_seq = within or (1, max([topic.head_seq, *(last for _, last in spans)]))
-    on_log = [
-        (max(run.first_seq, topic.absorbed_seq + 1), run.last_seq) for run in topic.appends
-    ]
+    on_log = [(max(run.first_seq, topic.absorbed_seq + 1), run.last_seq) for run in topic.appends]
     holes = [(hole.first_seq, hole.last_seq) for hole in topic.holes]
     covered = join([*spans, *on_log, *holes])
     return subtract([(max(first_seq, topic.earliest_seq), last_seq)], covered)

@@ -32,6 +32,8 @@ class TopicModel(Struct, frozen=True, kw_only=True):
     live: dict[int, Entry] = {}
     removed: frozenset[int] = frozenset()
     """Seqs that were deleted, not lost."""
+    volatile: frozenset[int] = frozenset()
+    """Seqs that were written while the topic was ephemeral."""
     holes: tuple[tuple[int, int], ...] = ()
     earliest_seq: int = 1
     evict_floor: int = 1
@@ -72,6 +74,7 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         grown = self._but(
             head_seq=self.head_seq + append.count,
             live={**self.live, **entries},
+            volatile=self.volatile if durable else self.volatile | entries.keys(),
             last_ts=ts,
             keys=keys,
             producers=producers,
@@ -105,11 +108,24 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         hole = (self.head_seq + 1, head_seq)
         return self._but(head_seq=head_seq, holes=(*self.holes, hole))._settled()
 
-    def emptied(
-        self, head_seq: int, earliest_seq: int, holes: tuple[tuple[int, int], ...]
+    @property
+    def forgets(self) -> bool:
+        """Whether a restart, even a clean one, loses records of it."""
+        return self.durability == "ephemeral" or not self.volatile.isdisjoint(self.live)
+
+    def forgotten(
+        self, head_seq: int, floors: tuple[int, int], holes: tuple[tuple[int, int], ...]
     ) -> Self:
-        """Return an ephemeral topic after a restart, with the holes that were found."""
-        return self._but(live={}, holes=holes, head_seq=head_seq, earliest_seq=earliest_seq)
+        """Return the topic after a restart that lost what was volatile, as it was found."""
+        kept = {seq: entry for seq, entry in self.live.items() if seq not in self.volatile}
+        earliest_seq, evict_floor = floors
+        return self._but(
+            live=kept,
+            holes=holes,
+            head_seq=head_seq,
+            earliest_seq=earliest_seq,
+            evict_floor=evict_floor,
+        )
 
     # Inside.
 

@@ -70,8 +70,9 @@ def _lost_life(track: Track, at: int) -> bool:
 
 
 def _adopted(expected: TopicModel, observed: Observed, *, crash: Crash) -> TopicModel:
-    if crash != "none" and expected.durability == "ephemeral":
-        return expected.emptied(observed.head_seq, observed.earliest_seq, _lost(observed))
+    if crash != "none" and expected.forgets:
+        floors = observed.earliest_seq, observed.evict_floor
+        return expected.forgotten(observed.head_seq, floors, _lost(observed))
     return expected.crashed(observed.head_seq)
 
 
@@ -81,7 +82,7 @@ def mismatch(
     """Say in what the topic differs from a version, None where in nothing that matters."""
     if observed.head_seq < told_head:
         return f"head {observed.head_seq} is behind {told_head}, which was acknowledged"
-    if crash != "none" and expected.durability == "ephemeral":
+    if crash != "none" and expected.forgets:
         return _config_mismatch(expected, observed) or _leftover(expected, observed)
     if _may_lose_tail(expected, crash) and observed.head_seq > expected.head_seq:
         expected = expected.crashed(observed.head_seq)
@@ -94,11 +95,12 @@ def mismatch(
 
 
 def _leftover(expected: TopicModel, observed: Observed) -> str | None:
-    """An ephemeral topic: nothing is left after a restart, and what was live is announced."""
-    if observed.records:
-        return f"seqs {sorted(observed.records)} of an ephemeral topic are there"
-    silent = [seq for seq in expected.live if not observed.announces(seq)]
-    return f"seqs {silent} were lost in silence" if silent else None
+    """Nothing volatile is left after a restart, and what was live of it is announced."""
+    kept = {seq: entry for seq, entry in expected.live.items() if seq not in expected.volatile}
+    if observed.records != kept:
+        return f"seqs {sorted(observed.records)} are there, not {sorted(kept)}"
+    silent = [s for s in expected.live.keys() & expected.volatile if not observed.announces(s)]
+    return f"seqs {sorted(silent)} were lost in silence" if silent else None
 
 
 def _lost(observed: Observed) -> tuple[tuple[int, int], ...]:

@@ -54,7 +54,7 @@ class EngineMachine(RuleBasedStateMachine):
     def create(self, topic: str, changes: dict[str, Any], window_ms: int) -> None:
         if topic not in self.both.oracles:
             changes = changes | {"idempotency_window_ms": window_ms}
-        self.both.create(topic, changes)
+        self.both.create(topic, self.both.without_forgotten_caps(topic, changes))
 
     @rule(topic=topics, records=batches(), node=st.none() | st.sampled_from(NODES), once=onces)
     def append(

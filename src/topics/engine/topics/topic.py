@@ -135,7 +135,10 @@ class Topic:
 
     def enforce_caps(self) -> bool:
         """Evict what is over the caps; tell whether a floor moved."""
-        over = plan_cap(self.config, records=self.live_records, size=self.live_bytes)
+        config = self.config
+        if not config.cap_records and not config.cap_bytes:
+            return False
+        over = plan_cap(config, records=self.live_records, size=self.live_bytes)
         return over != (0, 0) and self._evict(*over, "cap")
 
     def apply_eviction(self, *, evict_floor: int, earliest_seq: int, reason: str) -> None:

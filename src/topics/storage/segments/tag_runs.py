@@ -96,6 +96,10 @@ class TagRuns:
     def add(self, segment: Segment) -> None:
         """Make the run of a sealed segment."""
         content = build_tag_run(segment.whole_data(), segment.idx(), segment.first_seq)
+        if segment.live_records < segment.count:
+            # The run leaves deleted records out: a replay of their delete could not find them
+            # again, so their flags must be durable before it is.
+            segment.sync()
         if content:
             run = self._save(segment.first_seq, segment.last_seq, content)
             self._runs = sorted([*self._runs, run], key=lambda run: run.first_seq)
@@ -129,6 +133,7 @@ class TagRuns:
 
     def _save(self, first_seq: int, last_seq: int, content: bytes) -> TagRun:
         path = paths.tag_run_path(self._topic_id, first_seq, last_seq)
+        self._disk.make_dir(paths.topic_dir(self._topic_id))  # an ephemeral topic has none
         write_file(self._disk, path, content)
         return self._open(first_seq, last_seq)
 
