@@ -10,16 +10,25 @@ from collections.abc import Callable
 
 from topics.engine.engine import Engine
 from topics.engine.shard import Shard
-from topics.errors import TopicsError
+from topics.errors import DiskFailed, TopicsError
 
 CLOSE_TIMEOUT_S = 30.0
+SEGMENT_STEP_MS = 100
 
 
 class Loop:
     """A thread that makes a step at a time, or sooner when asked."""
 
-    def __init__(self, name: str, step: Callable[[], None], *, every_ms: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], None],
+        *,
+        every_ms: int,
+        on_bug: Callable[[TopicsError], None],
+    ) -> None:
         self._step = step
+        self._on_bug = on_bug
         self._every_s = every_ms / 1000
         self._asked = threading.Event()
         self._stopping = False
@@ -49,6 +58,10 @@ class Loop:
                 self.last_error = None
             except TopicsError as error:
                 self.last_error = error
+            except Exception as error:
+                self.last_error = TopicsError(f"{self._thread.name} stopped: {error!r}")
+                self._on_bug(self.last_error)
+                raise
 
 
 class Background:
@@ -57,21 +70,18 @@ class Background:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         config = engine.config
-        self.syncs = [
-            Loop(
-                f"topics-sync-{shard.number}", self._sync_step(shard), every_ms=config.disk_sync_ms
-            )
-            for shard in engine.shards
-        ]
-        self._segments = Loop(
-            "topics-segments", self._segment_step, every_ms=min(100, config.checkpoint_ms)
-        )
-        self._cold = Loop("topics-cold", self._cold_step, every_ms=config.checkpoint_ms)
         now_s = engine.clock.monotonic_s()
         self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
         self._snapshot_due_s = now_s + config.snapshot_ms / 1000
         self._sweep_due_s = now_s + config.sweep_ms / 1000
         self._snapshot_bytes = self._wal_bytes()
+        self.syncs = [
+            self._loop(f"topics-sync-{shard.number}", self._sync_step(shard), config.disk_sync_ms)
+            for shard in engine.shards
+        ]
+        step_ms = min(SEGMENT_STEP_MS, config.checkpoint_ms)
+        self._segments = self._loop("topics-segments", self._segment_step, step_ms)
+        self._cold = self._loop("topics-cold", self._cold_step, config.checkpoint_ms)
 
     @property
     def last_error(self) -> TopicsError | None:
@@ -81,6 +91,15 @@ class Background:
     def stop(self) -> None:
         for loop in [*self.syncs, self._segments, self._cold]:
             loop.stop()
+
+    def _loop(self, name: str, step: Callable[[], None], every_ms: int) -> Loop:
+        return Loop(name, step, every_ms=every_ms, on_bug=self._stop_writes)
+
+    def _stop_writes(self, error: TopicsError) -> None:
+        """Take no more writes: what a dead thread no longer does must not go unnoticed."""
+        for shard in self._engine.shards:
+            with shard.lock:
+                shard.commit.log.fail(DiskFailed(str(error)))
 
     def _sync_step(self, shard: Shard) -> Callable[[], None]:
         def step() -> None:

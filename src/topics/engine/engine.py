@@ -19,9 +19,8 @@ from topics.engine.diff import DiffRequest, read_diff
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.shard import Shard
-from topics.engine.snapshot import capture
+from topics.engine.snapshot import capture, volatile_holes
 from topics.engine.stores import Stores
-from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
@@ -69,6 +68,8 @@ class Engine:
         self._registry_lock = threading.RLock()
         self._work_lock = threading.RLock()
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
+        self._cold_lock = threading.Lock()
+        """Held by whoever moves or drops sealed segments; taken before `_work_lock`."""
         self._closed = False
         self._lock = data_dir.open_data_dir(disk)
         try:
@@ -212,12 +213,12 @@ class Engine:
                 topic.deleted = False
                 raise
             del self._topics[name]
-        with self._work_lock:
-            with shard.lock:
-                shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
-                shard.dirty.discard(topic)
-                shard.floors_due.discard(topic)
-                topic.runs = []
+        with self._work_lock, shard.lock:
+            shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
+            shard.dirty.discard(topic)
+            shard.floors_due.discard(topic)
+            topic.runs = []
+        with self._cold_lock:
             self.stores.remove_topic(topic.id)
         return True
 
@@ -385,20 +386,26 @@ class Engine:
 
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""
-        with self._work_lock:
-            for shard, topic in self._each():
-                maintenance.index_tags(shard, topic)
-                maintenance.reclaim(shard, topic, stores=self.stores)
-                while maintenance.rewrite_one(shard, topic, config=self.config):
-                    pass
+        # While the cold tier is busy the checkpoint goes on and this waits for its next time.
+        if not self._cold_lock.acquire(blocking=False):
+            return
+        try:
+            with self._work_lock:
+                for shard, topic in self._each():
+                    maintenance.index_tags(shard, topic)
+                    maintenance.reclaim(shard, topic, stores=self.stores)
+                    while maintenance.rewrite_one(shard, topic, config=self.config):
+                        pass
+        finally:
+            self._cold_lock.release()
 
     def relocate(self) -> int:
-        """Move old sealed segments to the cold tier; return how many."""
-        with self._work_lock:
+        """Move old sealed segments to the cold tier and bring it up to date; return how many."""
+        with self._cold_lock:
             moved = 0
             for shard, topic in self._each():
                 moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
-                maintenance.refresh_cold_flags(shard, topic, stores=self.stores)
+                maintenance.refresh_cold(shard, topic, stores=self.stores)
             return moved
 
     def close(self) -> None:
@@ -505,10 +512,5 @@ class Engine:
 
     def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
         """Say on the log which seqs a restart will not find; the living engine still has them."""
-        for run in topic.runs:
-            volatile = (
-                not run.durable if isinstance(run, Chunk) else not self.stores.is_durable(run)
-            )
-            if volatile:
-                hole = frame.Hole(run.first_seq, run.last_seq, "crash")
-                shard.submit_control(frame.encode_control(hole, topic_id=topic.id))
+        for hole in volatile_holes(topic, hot_disk=self.disk):
+            shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))

@@ -62,7 +62,8 @@ def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
             h for h in topic.holes if h.last_seq >= topic.floors.evict_floor or h.announced
         )
     for segment in gone:
-        stores.remove_segment(segment)
+        stores.remove_hot_files(segment)
+    topic.cold_strays = topic.cold_strays or any(segment.tier == "cold" for segment in gone)
     topic.tags.drop_below(topic.floors.earliest_seq)
     return len(gone)
 
@@ -122,25 +123,31 @@ def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig
             )
         shard.commit.commit(ticket)
         with shard.lock:
-            if segment not in topic.runs:
-                continue
+            if topic.deleted:
+                return moved
             segment.move_to_cold(stores.cold)
         stores.hot_disk.unlink(paths.segment_data_path(topic.id, segment.first_seq))
         moved += 1
     return moved
 
 
-def refresh_cold_flags(shard: Shard, topic: Topic, *, stores: Stores) -> None:
-    """Show deletes in the cold copies too, for those who read them without us."""
-    for segment in topic.segments():
-        if segment.tier != "cold" or not segment.cold_stale or stores.cold is None:
-            continue
-        with shard.lock:
-            segment.cold_stale = False
-            data_offsets, idx_flags = segment.deleted_flags()
-        stores.cold.mark_deleted(
-            topic.id, segment.first_seq, data_offsets=data_offsets, idx_flags=idx_flags
-        )
+def refresh_cold(shard: Shard, topic: Topic, *, stores: Stores) -> None:
+    """Show deletes in the cold copies and remove strays, for those who read the tier alone."""
+    if stores.cold is None:
+        return
+    cold = {s.first_seq: s for s in topic.segments() if s.tier == "cold"}
+    for first_seq in stores.cold.list(topic.id) if topic.cold_strays else ():
+        if first_seq not in cold:
+            stores.cold.remove(topic.id, first_seq)
+    topic.cold_strays = False
+    for segment in cold.values():
+        if segment.cold_stale:
+            with shard.lock:
+                segment.cold_stale = False
+                data_offsets, idx_flags = segment.deleted_flags()
+            stores.cold.mark_deleted(
+                topic.id, segment.first_seq, data_offsets=data_offsets, idx_flags=idx_flags
+            )
 
 
 def _wants_rewrite(segment: Segment, ratio: float) -> bool:

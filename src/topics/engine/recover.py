@@ -353,9 +353,12 @@ class _Recovery:
         """Turn reserved seqs that may have been handed out and lost into a gap."""
         intact = self._cache_intact and topic.config.persists
         if topic.reserved_seq > topic.head_seq and not intact:
-            hole = Hole(topic.head_seq + 1, topic.reserved_seq, "crash")
-            topic.apply_hole(hole)
-            self._found.new_holes.append((topic, hole))
+            # What was deleted before the crash is not lost by it.
+            first_seq = max(topic.head_seq + 1, topic.floors.earliest_seq)
+            hole = Hole(first_seq, topic.reserved_seq, "crash")
+            if first_seq <= topic.reserved_seq:
+                topic.apply_hole(hole)
+                self._found.new_holes.append((topic, hole))
             topic.head_seq = topic.reserved_seq
             topic.next_seq = topic.head_seq + 1
 

@@ -8,6 +8,7 @@ from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Hole, with_hole
 from topics.engine.topics.topic import Topic
+from topics.kernel import count_live
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.snapshots.snapshot import ShardSnapshot, Snapshot, TopicSnapshot
@@ -17,9 +18,8 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
     """Return one topic as a start would have to find it; the shard's lock is held."""
     keys, producers = topic.idempotency.save()
     holes = topic.holes
-    for run in topic.runs:
-        if _is_volatile(run, hot_disk):
-            holes = with_hole(holes, Hole(run.first_seq, run.last_seq, "crash"))
+    for hole in volatile_holes(topic, hot_disk=hot_disk):
+        holes = with_hole(holes, hole)
     return TopicSnapshot(
         topic_id=topic.id,
         name=topic.name,
@@ -68,6 +68,25 @@ def capture(
         for shard in shards
     ]
     return Snapshot(next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean)
+
+
+def volatile_holes(topic: Topic, *, hot_disk: Disk) -> list[Hole]:
+    """Return the seqs that a restart will not find: announced where any of them is live.
+
+    What was deleted is not lost: below the live floor there is nothing to tell.
+    """
+    earliest = topic.floors.earliest_seq
+    ranges: list[tuple[int, int, int]] = []
+    for run in topic.runs:
+        first = max(run.first_seq, earliest)
+        if first > run.last_seq or not _is_volatile(run, hot_disk):
+            continue
+        live, _ = count_live(run.idx(), first - run.first_seq, run.count)
+        if ranges and ranges[-1][1] + 1 == first:
+            first, _, before = ranges.pop()
+            live += before
+        ranges.append((first, run.last_seq, live))
+    return [Hole(first, last, "crash" if live else "deleted") for first, last, live in ranges]
 
 
 def _is_volatile(run: Segment | Chunk, hot_disk: Disk) -> bool:

@@ -26,13 +26,11 @@ class Stores:
         return segment.disk is self.hot_disk
 
     def remove_topic(self, topic_id: int) -> None:
-        """Remove every file of a deleted topic, in every tier."""
-        for store in (self.ram, self.hot, self.cold):
+        """Remove every file of a deleted topic, the hot ones last: a restart finds the rest."""
+        for store in (self.ram, self.cold, self.hot):
             if store is not None:
                 store.remove_topic(topic_id)
 
-    def remove_segment(self, segment: Segment) -> None:
-        """Remove the files of a segment that nobody needs any more."""
-        if segment.tier == "cold" and self.cold is not None:
-            self.cold.remove(segment.topic_id, segment.first_seq)
+    def remove_hot_files(self, segment: Segment) -> None:
+        """Remove what a segment has on its own disk: the cold tier is tidied in its own time."""
         FolderStore(segment.disk, mapped=True).remove(segment.topic_id, segment.first_seq)

@@ -1,7 +1,7 @@
 """One segment against itself: frames against their checksums, entries against their frames.
 
-The usual case is one bulk pass: the kernel builds the index again from the frames and it is the very index on disk. Only
-where it is not, entries are compared one by one to say what is wrong.
+The usual case is one bulk pass: the kernel builds the index again from the frames and it is the
+very index on disk. Only where it is not, entries are compared one by one to say what is wrong.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,9 @@ class Expected(Struct, frozen=True, kw_only=True):
     topic_id: int
     first_seq: int
     keep: int | None
-    """Only so many entries were finished by a checkpoint; what is behind them may be torn. None: all were."""
+    """Entries that a checkpoint has finished; what is behind them may be torn. None: all."""
     flags_may_lag: bool
-    """Delete flags of `.data` and `.idx` may differ: a delete waits on the log, or the data is a cold copy."""
+    """Delete flags may differ: a delete waits on the log, or the data is a cold copy."""
 
 
 class SegmentCheck(NamedTuple):
@@ -33,7 +33,7 @@ class SegmentCheck(NamedTuple):
     data: list[Finding]
     idx: list[Finding]
     torn: bool
-    """Something behind the finished part is left over, or an index is built again by the next start."""
+    """Something unfinished is left over, or the next start builds the index again."""
 
 
 def check_segment(data: Source | None, idx: Source | None, expected: Expected) -> SegmentCheck:
@@ -82,7 +82,7 @@ def _is_same(idx: Buffer, wanted: bytearray, expected: Expected) -> bool:
 
 
 def _is_cut_rewrite(idx: Buffer, wanted: bytearray, data_bytes: int) -> bool:
-    """Tell whether a rewrite has swapped the data and not yet the index: as many entries, and too long."""
+    """Tell whether a rewrite has swapped the data, but not yet the index."""
     summary = summarize_idx(idx)
     return summary.bad_index < 0 and len(idx) == len(wanted) and summary.data_end > data_bytes
 
@@ -110,7 +110,7 @@ def _check_slowly(
     for stretch in walk.stretches:
         if expected.keep is not None and stretch.first_seq >= end_seq:
             break
-        records += stretch.count
+        records += stretch.entries
         data_findings += _check_place(stretch, before, expected, idx)
         data_findings += _check_frames(data, stretch, expected)
         if idx is not None and stretch.topic_id == expected.topic_id:
@@ -237,24 +237,23 @@ Entry = tuple[int, int, int, int]
 
 
 def _difference(entry: Entry, frame: Entry, expected: Expected) -> str:
-    if entry == frame:
-        return ""
+    """Say what is wrong with an entry; padding is for `summarize_idx` to name."""
     offset, size, ts, flags = entry
+    differs = flags ^ frame[3]
+    message = ""
     if frame[1] == 0:  # a rewrite dropped it: its time is known to the index alone
-        same = (offset, size, flags) == (frame[0], 0, frame[3])
-        return "" if same else "the entry names a frame, but a rewrite has dropped it"
-    if (offset, size) != frame[:2]:
-        return f"the entry says byte {offset}, length {size}: the frame is at {frame[0]}, length {frame[1]}"
-    if ts != frame[2]:
-        return f"the entry says time {ts}, the frame {frame[2]}"
-    if (flags ^ frame[3]) & ~FLAG_DELETED:
-        return f"the entry has flags 0x{flags:02x}, the frame 0x{frame[3]:02x}"
-    if flags == frame[3]:
-        return ""  # the padding differs: `summarize_idx` names it
-    if expected.flags_may_lag:
-        return ""
-    deleted = "deleted" if flags & FLAG_DELETED else "live"
-    return f"the entry says {deleted}, the frame says otherwise"
+        if (offset, size, flags) != (frame[0], 0, frame[3]):
+            message = "the entry names a frame, but a rewrite has dropped it"
+    elif (offset, size) != frame[:2]:
+        message = f"the entry says {size} bytes at {offset}, the frame is {frame[1]} at {frame[0]}"
+    elif ts != frame[2]:
+        message = f"the entry says time {ts}, the frame {frame[2]}"
+    elif differs & ~FLAG_DELETED:
+        message = f"the entry has flags 0x{flags:02x}, the frame 0x{frame[3]:02x}"
+    elif differs and not expected.flags_may_lag:
+        deleted = "deleted" if flags & FLAG_DELETED else "live"
+        message = f"the entry says {deleted}, the frame says otherwise"
+    return message
 
 
 def _check_length(

@@ -1,7 +1,7 @@
 """Tag runs against the records they speak for.
 
-A run holds every tagged record of its range that was live when it was built. So merging the live tags of the segments into
-it must change nothing, which the kernel tells in bulk.
+A run holds every tagged record of its range that was live when it was built. So merging the live
+tags of the segments into it must change nothing, which the kernel tells in bulk.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
 """What is where in a data directory: what `topics inspect` shows.
 
-Works on a damaged directory as far as it can be read, and on one that a process has open (then things may move while it
-looks). Never reads record data and changes nothing. Reference: docs/operating/inspect.md.
+Works on a damaged directory as far as it can be read, and on one that a process has open (then
+things may move while it looks). Never reads record data and changes nothing.
+Reference: docs/operating/inspect.md.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ from topics.errors import RequestError
 from topics.kernel import IDX_ENTRY_BYTES, count_live, find_frame, scan_frames, summarize_idx
 from topics.kernel.layout import FLAG_BATCH_OPEN, FLAG_DURABLE, FLAG_META, FLAG_NODE, FLAG_TAG
 from topics.operate.report import (
+    Finding,
     FrameInfo,
     InspectReport,
     SegmentInfo,
@@ -25,7 +27,7 @@ from topics.operate.report import (
 from topics.operate.source import read_source
 from topics.operate.state import State, TopicFacts, read_state
 from topics.operate.verify import TopicFiles
-from topics.operate.wal import Log, decode, walk_frames
+from topics.operate.wal import Gap, Log, decode, walk_frames
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk
 from topics.storage.segments.segment import OVERHEAD_BYTES
@@ -103,14 +105,14 @@ def _describe_log(log: Log) -> ShardInfo:
         end=(log.end.file, log.end.offset),
         synced=(log.proven.file, log.proven.offset),
         at_risk_bytes=log.at_risk_bytes,
-        findings=[
-            msgspec.structs.replace(
-                gap.finding,
-                message=f"{log.path(gap.at.file)}: {gap.message} ({'torn' if gap.torn else 'damaged'})",
-            )
-            for gap in log.gaps
-        ],
+        findings=[_describe_gap(log, gap) for gap in log.gaps],
     )
+
+
+def _describe_gap(log: Log, gap: Gap) -> Finding:
+    verdict = "torn" if gap.torn else "damaged"
+    message = f"{log.path(gap.at.file)}: {gap.message} ({verdict})"
+    return Finding(message=message, offset=gap.at.offset)
 
 
 def type_name(kind: int) -> str:
@@ -145,7 +147,7 @@ def _describe_topic(disk: Disk, cold: Disk | None, topic: TopicFacts) -> TopicIn
         wal_records=on_log,
         pending_deletes=topic.pending_deletes,
         segments=segments,
-        holes=[tuple(hole) for hole in topic.holes],
+        holes=[(h.first_seq, h.last_seq, h.reason) for h in topic.holes],
         tag_runs=sorted(name for name in names if name is not None),
         idempotency_keys=len(keys),
         producers=len(producers),
@@ -186,7 +188,7 @@ def _describe_segment(
 
 
 def list_frames(disk: Disk, path: str, *, offset: int = 0, limit: int = 100) -> WalListing:
-    """List frames of a WAL file from the first one at or behind `offset` on, with what is no frame between them."""
+    """List the frames of a WAL file at or behind `offset`, and the bytes that are none."""
     source = read_source(disk, path)
     if source is None:
         raise RequestError(f"{path} does not exist: topics inspect DIR lists the WAL files")

@@ -1,9 +1,10 @@
 """Write what was salvaged of a topic as fresh segments, seqs kept.
 
-    piece → frames in segment layout + index → deletes applied → live frames → segments, cut where seqs are lost
+    piece → frames in segment layout + index → deletes applied → live frames → segments
 
-Deleted records are left out for good: a fresh segment looks like one that was just rewritten. Keeps: one segment in memory
-at a time; without a disk everything is done but the writing.
+Deleted records are left out for good: a fresh segment looks like one that was just rewritten. A
+segment ends where seqs are lost. Keeps: one segment in memory at a time; without a disk everything
+is done but the writing.
 """
 
 from typing import Final
@@ -20,7 +21,7 @@ from topics.kernel import (
     index_segment,
     match_tags,
 )
-from topics.kernel.layout import SEGMENT_HEADER, WAL_HEADER, Buffer
+from topics.kernel.layout import SEGMENT_HEADER, WAL_HEADER
 from topics.operate.frames import ENTRY, odd_frames
 from topics.operate.ranges import Range
 from topics.operate.salvage import COLD, HOT, WAL, Piece
@@ -28,7 +29,7 @@ from topics.operate.source import Source, read_source
 from topics.operate.state import TopicFacts
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
-from topics.storage.disk.disk import Disk
+from topics.storage.disk.disk import Buffer, Disk
 from topics.storage.segments.segment import fitting_stop
 from topics.storage.segments.store import IDX_FLAGS_OFFSET
 from topics.storage.wal.frame import Delete
@@ -110,7 +111,7 @@ class SegmentWriter:
 
 
 class Copier:
-    """Copies the planned pieces of one topic. Files are read one at a time and the last one is kept."""
+    """Copies the planned pieces of one topic; keeps the last file it has read."""
 
     def __init__(self, tiers: dict[int, Disk]) -> None:
         self._tiers = tiers

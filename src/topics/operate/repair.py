@@ -1,9 +1,11 @@
 """Save what is readable of a damaged directory into a new one: what `topics repair` does.
 
-    snapshot + control frames, past damage → pieces of every topic → fresh segments and one snapshot → verify the result
+    snapshot + control frames, past damage → pieces of every topic → fresh segments, one snapshot
+    → verify the result
 
-The original is only read. Seqs, topic ids, floors, configs, keys and producers stay; deleted stays deleted. Seqs that
-nothing readable holds become holes with reason `crash`, so that readers get a tombstone with the exact range.
+The original is only read. Seqs, topic ids, floors, configs, keys and producers stay; deleted stays
+deleted. Seqs that nothing readable holds become holes with reason `crash`, so that readers get a
+tombstone with the exact range.
 Reference: docs/operating/repair.md.
 """
 
@@ -12,10 +14,10 @@ from typing import Final
 from topics.engine.topics.floors import Floors, Hole
 from topics.errors import RequestError, UnknownFormat
 from topics.model.topic_config import TopicConfig
-from topics.operate.ranges import Range, count, intersect, join, subtract
+from topics.operate.ranges import Range, intersect, join, subtract
 from topics.operate.rebuild import Copier, SegmentWriter
 from topics.operate.report import Finding, LostRange, RepairedTopic, RepairReport
-from topics.operate.salvage import COLD, HOT, Cause, Salvage, attribute, salvage_segments
+from topics.operate.salvage import COLD, HOT, Cause, Piece, Salvage, attribute, salvage_segments
 from topics.operate.source import Meter, no_meter
 from topics.operate.state import State, TopicFacts, read_state
 from topics.operate.verify import check_format_file, require_cold, verify
@@ -41,7 +43,7 @@ def repair(
     into_name: str | None = None,
     meter: Meter = no_meter,
 ) -> RepairReport:
-    """Salvage a directory that nobody has open into the empty one `into`; without one, only tell what would be."""
+    """Salvage a directory that nobody has open into an empty one; without one, only tell."""
     return _Repair(disk, cold, into, meter).run(into_name)
 
 
@@ -110,8 +112,8 @@ class _Repair:
                 self._damage.append(Finding(message=_why(log, gap), offset=gap.at.offset))
                 lost = gap.frames_lost_max
                 self._notes.append(
-                    f"{log.path(gap.at.file)}: up to {lost} frames are lost; deletes, config changes "
-                    "and idempotency keys may have been among them"
+                    f"{log.path(gap.at.file)}: up to {lost} frames are lost; deletes, config "
+                    "changes and idempotency keys may have been among them"
                 )
         for file in log.files:
             self._damage += _of_file(log.path(file.number), file.undecodable)
@@ -140,7 +142,7 @@ class _Repair:
         self._copier.copy(facts, plan, writer)
         head_seq = max([facts.head_seq, salvage.last_found, *(h.last_seq for h in facts.holes)])
         set_aside = self._set_aside(state, facts, head_seq)
-        holes, gone = _plan_holes(facts, salvage, writer.spans, plan_ranges(plan), head_seq)
+        holes, gone = _plan_holes(facts, salvage, writer.spans, plan, head_seq)
         causes = [*salvage.causes, *_log_causes(state, facts)]
         lost += _as_lost(attribute(gone, causes, NO_FILE if facts.persists else IN_MEMORY))
         holes += [Hole(r.first_seq, r.last_seq, "crash") for r in set_aside]
@@ -169,7 +171,7 @@ class _Repair:
         return _as_lost([Cause(1, first - 1, NO_FLOORS)])
 
     def _set_aside(self, state: State, facts: TopicFacts, head_seq: int) -> list[LostRange]:
-        """Return the seqs behind the head that may have been acknowledged and so are never given out again."""
+        """Return the seqs behind the head that may have been acknowledged."""
         upto_seq, why = head_seq, ""
         damaged = False
         for log in _logs_of(state, facts):
@@ -206,7 +208,7 @@ class _Repair:
             evict_reason=facts.floors.reason,
             delete_below=facts.delete_below,
             absorbed_seq=head_seq,
-            holes=[tuple(hole) for hole in sorted(holes)],
+            holes=[(h.first_seq, h.last_seq, h.reason) for h in sorted(holes)],
             cold_segments=[],
             idempotency=keys,
             producers=producers,
@@ -244,17 +246,13 @@ def _as_lost(causes: list[Cause]) -> list[LostRange]:
     return [LostRange(first_seq=a, last_seq=b, count=b - a + 1, why=why) for a, b, why in causes]
 
 
-def plan_ranges(plan: list[tuple[int, int, int, str, int, int, int | None]]) -> list[Range]:
-    return join((piece[1], piece[2]) for piece in plan)
-
-
 def _plan_holes(
-    facts: TopicFacts, salvage: Salvage, spans: list[Range], planned: list[Range], head_seq: int
+    facts: TopicFacts, salvage: Salvage, spans: list[Range], plan: list[Piece], head_seq: int
 ) -> tuple[list[Hole], list[Range]]:
     """Return the holes of the new topic, and of these what is lost."""
     told = join((hole.first_seq, hole.last_seq) for hole in facts.holes)
     open_ranges = subtract([(facts.earliest_seq, head_seq)], join([*spans, *told]))
-    known = join([*planned, *salvage.deleted])
+    known = join([*((p.first_seq, p.last_seq) for p in plan), *salvage.deleted])
     deleted = intersect(open_ranges, known)
     lost = subtract(open_ranges, known)
     holes = [

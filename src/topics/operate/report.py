@@ -129,7 +129,7 @@ class TopicInfo(Struct, frozen=True, kw_only=True):
     records: int
     wal_records: int
     pending_deletes: int
-    """Delete frames that the next start applies once more; `records` still counts what they name."""
+    """Deletes that the next start applies; `records` still counts what they name."""
     segments: list[SegmentInfo]
     holes: list[tuple[int, int, str]]
     tag_runs: list[tuple[int, int]]
@@ -173,7 +173,7 @@ class WalListing(Struct, frozen=True, kw_only=True):
 
 
 class LostRange(Struct, frozen=True, kw_only=True):
-    """Seqs that nothing readable holds, and why. A reader of the new directory gets a tombstone for them."""
+    """Seqs that nothing readable holds, and why; readers get a tombstone for them."""
 
     first_seq: int
     last_seq: int

@@ -1,10 +1,10 @@
-"""Where the readable records of each topic are: every segment of both tiers and every log, also behind damage.
+"""Where the readable records of each topic are: in segments of both tiers and logs, past damage.
 
-    walk each `.data` → pieces (dense seqs, one file) + why seqs between them are lost + what the index knows to be deleted
-    → plan: for each seq the best piece
+    walk each `.data` → pieces (dense seqs, one file) + why seqs between them are lost + what the
+    index knows to be deleted → plan: for each seq the best piece
 
-Frames say themselves which topic and seq they are, so a file under a wrong name is as good as any. Only places are kept in
-memory, never records.
+Frames say themselves which topic and seq they are, so a file under a wrong name is as good as any.
+Only places are kept in memory, never records.
 """
 
 from typing import Final, NamedTuple
@@ -69,7 +69,7 @@ class Salvage:
             self.pieces.append(Piece(WAL, run.first_seq, run.last_seq, path, run.start, run.end))
 
     def plan(self) -> list[Piece]:
-        """Return pieces cut so that no seq is in two, in order, without what is below the floor or in a hole.
+        """Return pieces in order, no seq in two of them, none below the floor or in a hole.
 
         A piece that was cut still names its whole byte range: the copy looks for its seqs in there.
         """

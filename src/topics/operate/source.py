@@ -1,7 +1,7 @@
 """The bytes of one file, read in a way that a bad sector cannot kill.
 
-A memory map would end the process with SIGBUS where the device fails, so files are read; only a file larger than
-`READ_BYTES_MAX` is mapped, to keep memory flat.
+A memory map would end the process with SIGBUS where the device fails, so files are read; only a
+file larger than `READ_BYTES_MAX` is mapped, to keep memory flat.
 """
 
 from collections.abc import Callable

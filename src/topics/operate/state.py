@@ -1,7 +1,8 @@
-"""What a directory says of its topics: the newest readable snapshot, then the control frames behind its place.
+"""What a directory says of its topics: the newest readable snapshot, then the frames behind it.
 
-The same words as `topics.engine.recover`, but nothing is opened, believed or changed: a frame that is missing leaves a
-topic as it was told before. Keeps: a topic that was deleted is not here, and its id is in `deleted_ids`.
+The same words as `topics.engine.recover`, but nothing is opened, believed or changed: a frame that
+is missing leaves a topic as it was told before. Keeps: a topic that was deleted is not here, and
+its id is in `deleted_ids`.
 """
 
 from collections.abc import Iterable
@@ -156,7 +157,7 @@ class State:
         self.topics: dict[int, TopicFacts] = {}
         self.next_topic_id = 1
         self.known_below = 1
-        """Every topic with a smaller id was created before the snapshot: if it is not in there, it was deleted."""
+        """Smaller ids were given before the snapshot: one that is not in it was deleted."""
         self.deleted_ids: set[int] = set()
         self.unknown_ids: set[int] = set()
         """Topics that frames name and nothing has created."""
@@ -194,7 +195,7 @@ def _read_snapshot(disk: Disk, number: int, meter: Meter) -> ReadSnapshot:
 def read_state(
     disk: Disk, *, past_torn: bool = False, meter: Meter = no_meter, twice: Meter = no_meter
 ) -> State:
-    """Read snapshots and logs; with `past_torn` take in all that is readable, not what recovery would.
+    """Read snapshots and logs; with `past_torn` all that is readable, not what recovery takes.
 
     Logs are read twice: to find where they end (`meter` hears of it), then to apply them (`twice`).
     """

@@ -1,17 +1,19 @@
 """Check every byte of a data directory against every other: what `topics verify` does.
 
-    FORMAT → snapshots → every frame of every log → every segment and its index → tag runs → no seq is missing
+    FORMAT → snapshots → every frame of every log → every segment and its index → tag runs
+    → no seq is missing
 
-Reads each file once (logs twice), one at a time, so memory stays flat. The verdict is that of the next start: what a crash
-leaves and recovery clears away is `torn` or `stray`, only bytes that were once safe and are not any more are damage.
+Reads each file once (logs twice), one at a time, so memory stays flat. The verdict is that of the
+next start: what a crash leaves and recovery clears away is `torn` or `stray`, only bytes that were
+once safe and are not any more are damage.
 Reference: docs/operating/verify.md.
 """
 
 from collections.abc import Iterator
 
 from topics.errors import ConfigError
-from topics.operate.check_tags import TagCheck
 from topics.operate.check_segment import Expected, SegmentCheck, check_segment
+from topics.operate.check_tags import TagCheck
 from topics.operate.ranges import join, subtract
 from topics.operate.report import (
     FileVerdict,
@@ -145,9 +147,9 @@ class _Verify:
     def _check_fallback(self, path: str, places: dict[str, int]) -> None:
         for directory, number in places.items():
             if not self._disk.exists(f"{directory}/{paths.wal_file_name(number)}"):
-                name = f"{directory}/{paths.wal_file_name(number)}"
                 self._notes.append(
-                    f"{path} cannot stand in for the newest snapshot: it starts in {name}, which is gone"
+                    f"{path} cannot stand in for the newest snapshot: it starts in "
+                    f"{directory}/{paths.wal_file_name(number)}, which is gone"
                 )
 
     # Logs.
@@ -204,11 +206,11 @@ class _Verify:
             self._topics.append(_lost_topic(topic_id, message))
         for disk, tier in self._tiers():
             for name in disk.list(paths.TOPICS_DIR):
-                topic_id = paths.parse_topic_dir_name(name)
-                if topic_id is None or topic_id in state.topics:
+                found = paths.parse_topic_dir_name(name)
+                if found is None or found in state.topics:
                     continue
-                path = paths.topic_dir(topic_id)
-                if topic_id < state.next_topic_id or tier == "cold":
+                path = paths.topic_dir(found)
+                if found < state.next_topic_id or tier == "cold":
                     self._add(path, "topic", "stray", tier=tier)
                 else:
                     message = "belongs to a topic that neither snapshot nor WAL knows"
@@ -392,7 +394,7 @@ def find_uncovered(
     *,
     within: tuple[int, int] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return the seqs from the live floor to the head that are in no segment, no hole and not on the log."""
+    """Return the seqs from floor to head that are in no segment, no hole and on no log."""
     first_seq, last_seq = within or (1, max([topic.head_seq, *(last for _, last in spans)]))
     on_log = [(max(run.first_seq, topic.absorbed_seq + 1), run.last_seq) for run in topic.appends]
     holes = [(hole.first_seq, hole.last_seq) for hole in topic.holes]

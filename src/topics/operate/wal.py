@@ -1,8 +1,10 @@
 """Every frame of every log, and whether what cannot be read was torn or damaged.
 
-    parts of a file (frames without a gap) → gaps between them → what SyncMarks and snapshots prove → torn or damaged
+    parts of a file (frames without a gap) → gaps between them → what SyncMarks and snapshots prove
+    → torn or damaged
 
-The rule is that of recovery (docs/internals/formats/wal.md, "Where the log ends"), but a bad frame does not end the reading.
+The rule is that of recovery (docs/internals/formats/wal.md, "Where the log ends"), but a bad frame
+does not end the reading.
 """
 
 from collections import Counter
@@ -35,7 +37,7 @@ UNKNOWN_FRAMES: Final = 1 << 20
 
 
 class Part(NamedTuple):
-    """Frames that follow each other. `end` is behind the last whole batch, `stopped` behind the last intact frame."""
+    """Frames that follow each other: whole batches up to `end`, an open one up to `stopped`."""
 
     runs: list[Run]
     end: int
@@ -136,7 +138,7 @@ def survey_logs(
     proven: dict[str, Position] | None = None,
     meter: Meter = no_meter,
 ) -> list[Log]:
-    """Read all logs; `places` is where the snapshot in use starts each of its own, None without a snapshot."""
+    """Read all logs; `places` is where the snapshot in use starts each of its own."""
     directories = [*(places or {})]
     directories += [d for d in log_directories(disk) if d not in directories]
     logs = []
@@ -221,7 +223,7 @@ def _all_runs(buffer: Buffer, part: Part) -> Iterator[Run]:
 
 
 def _gap_behind(part: Part, number: int, size: int, source: Source) -> list[Gap]:
-    """Return the gap that a part ends with; its end is known when the next part begins (-1 until then)."""
+    """Return the gap that a part ends with; its end is -1 until the next part begins."""
     at, cut = Position(number, part.stopped), Position(number, part.end)
     unreadable = next((r for r in source.unreadable if r[0] <= part.stopped < r[1]), None)
     if unreadable is not None:
@@ -305,10 +307,10 @@ def read_current(disk: Disk, directory: str) -> int | None:
 def iter_runs(
     disk: Disk, log: Log, *, past_torn: bool, meter: Meter = no_meter
 ) -> Iterator[tuple[int, Buffer, Run]]:
-    """Yield (file number, buffer, run) in log order: what recovery would apply, or all that is readable.
+    """Yield (file number, buffer, run) in log order: what recovery applies, or all there is.
 
-    With `past_torn` frames of a batch that damage has broken are there too, one by one; those of a batch that was never
-    finished are not.
+    With `past_torn` frames of a batch that damage has broken are there too, one by one; those of a
+    batch that was never finished are not.
     """
     damaged = {gap.at for gap in log.damage}
     for file in log.files:

@@ -166,11 +166,14 @@ class CrashRun:
     def _configure(self, configure: Configure) -> None:
         topic, changes = configure.topic, configure.config
         now_ms = self.clock.now_ms()
-        if self.history.newest(topic) is not None:
+        before = self.history.newest(topic)
+        if before is not None:
             self.log.state(topic)  # what has expired by now stays expired under any later config
         self.history.begin(topic, lambda version: _configured(version, changes, now_ms))
         self.log.create(topic, **changes)
-        self.history.ack(topic, durable=True)
+        after = self.history.newest(topic)
+        changed = before is None or (after is not None and before.config != after.config)
+        self.history.ack(topic, durable=changed)
 
     def _drop(self, drop: Drop) -> None:
         if self.history.newest(drop.topic) is None:

@@ -31,7 +31,6 @@ TINY = ServerConfig(
     segment_max_age_ms=5_000,
     hot_retain_segments=1,
     compact_dead_ratio=0.3,
-    tail_cache_bytes=64 * KIB,
 )
 Match = tuple[str, str] | None
 
@@ -93,15 +92,15 @@ class SideBySide:
         self.check_floors(topic)
 
     def without_forgotten_caps(self, topic: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Leave out the one case in which eviction is not remembered across a kill.
+        """Leave out the one case in which an eviction is not remembered across a kill.
 
-        Caps of an `ephemeral` topic may evict records from the time when it was not; no WAL frame tells of it.
+        Caps count `ephemeral` records too, and may evict kept ones for them; no WAL frame tells of
+        it, so a kill that takes the former brings the latter back.
         """
         oracle = self.oracles.get(topic)
-        if oracle is None or oracle.config.changed(changes).survives:
-            return changes
-        once_kept = oracle.config.survives or any(r.survives for r in oracle.live.values())
-        return changes | {"cap_records": 0, "cap_bytes": 0} if once_kept else changes
+        classes = {oracle.config.survives, topic not in self.ever_volatile} if oracle else set()
+        classes.add((oracle.config if oracle else OracleConfig()).changed(changes).survives)
+        return changes | {"cap_records": 0, "cap_bytes": 0} if len(classes) == 2 else changes
 
     def append(
         self,

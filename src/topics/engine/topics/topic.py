@@ -64,6 +64,8 @@ class Topic:
         self.tags = tags
         self.flagged: set[Segment] = set()
         """Segments with delete flags that are not synced yet."""
+        self.cold_strays = True
+        """The cold tier may hold segments that are no longer this topic's."""
         self.tag_pending: list[Segment] = []
         """Sealed segments whose tags are in no run yet."""
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from topics.errors import CorruptData
+from topics.errors import CorruptData, FileMissing
 from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -181,10 +181,19 @@ class Segment:
             self._active.data_file.sync_data()
             self._active.idx_file.sync_data()
             return
-        for path in (self.data_path, self.idx_path) if self.tier == "hot" else (self.idx_path,):
-            file = self.disk.open(path)
-            file.sync_data()
-            file.close()
+        self._sync_file(self.idx_path)
+        if self.tier == "hot":
+            try:
+                self._sync_file(self.data_path)
+            except FileMissing:
+                # It may have moved to the cold tier meanwhile, whole and synced.
+                if self.tier == "hot":
+                    raise
+
+    def _sync_file(self, path: str) -> None:
+        file = self.disk.open(path)
+        file.sync_data()
+        file.close()
 
     def seal(self) -> None:
         """Make the segment immutable; its files stay open for those who still read from them."""
