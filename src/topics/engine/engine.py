@@ -21,6 +21,7 @@ from topics.engine.request import Write
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture, volatile_holes
 from topics.engine.stores import Stores
+from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
@@ -512,5 +513,10 @@ class Engine:
 
     def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
         """Say on the log which seqs a restart will not find; the living engine still has them."""
-        for hole in volatile_holes(topic, hot_disk=self.disk):
+        holes = volatile_holes(topic, hot_disk=self.disk)
+        told_seq = max((r.last_seq for r in [*topic.runs, *topic.holes, *holes]), default=0)
+        if told_seq < topic.head_seq:
+            # Nothing is left of these, but they were handed out: the head must not go back.
+            holes.append(Hole(told_seq + 1, topic.head_seq, "deleted"))
+        for hole in holes:
             shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))

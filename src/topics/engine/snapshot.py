@@ -71,22 +71,30 @@ def capture(
 
 
 def volatile_holes(topic: Topic, *, hot_disk: Disk) -> list[Hole]:
-    """Return the seqs that a restart will not find: announced where any of them is live.
+    """Return the seqs that a restart will not find: announced only where live ones are among them.
 
-    What was deleted is not lost: below the live floor there is nothing to tell.
+    What was deleted is not lost, and below the live floor there is nothing left to tell.
     """
     earliest = topic.floors.earliest_seq
     ranges: list[tuple[int, int, int]] = []
     for run in topic.runs:
-        first = max(run.first_seq, earliest)
-        if first > run.last_seq or not _is_volatile(run, hot_disk):
+        if not _is_volatile(run, hot_disk):
             continue
-        live, _ = count_live(run.idx(), first - run.first_seq, run.count)
+        first, live = run.first_seq, 0
+        if run.last_seq >= earliest:
+            live, _ = count_live(run.idx(), max(0, earliest - first), run.count)
         if ranges and ranges[-1][1] + 1 == first:
             first, _, before = ranges.pop()
             live += before
         ranges.append((first, run.last_seq, live))
-    return [Hole(first, last, "crash" if live else "deleted") for first, last, live in ranges]
+    holes: list[Hole] = []
+    for first, last, live in ranges:
+        lost_from = max(first, earliest) if live else last + 1
+        if first < lost_from:
+            holes.append(Hole(first, lost_from - 1, "deleted"))
+        if live:
+            holes.append(Hole(lost_from, last, "crash"))
+    return holes
 
 
 def _is_volatile(run: Segment | Chunk, hot_disk: Disk) -> bool:

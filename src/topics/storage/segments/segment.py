@@ -146,9 +146,9 @@ class Segment:
 
     def create_files(self) -> None:
         self.disk.make_dir(paths.topic_dir(self.topic_id))
-        self._active = _ActiveFiles(
-            self.disk.create(self.data_path), self.disk.create(self.idx_path), bytearray()
-        )
+        for path in (self.data_path, self.idx_path):
+            self.disk.create(path).close()
+        self._active = _ActiveFiles(self, bytearray())
         self.disk.sync_dir(paths.topic_dir(self.topic_id))
 
     def write_data(self, offset: int, frames: Sequence[Buffer]) -> None:
@@ -306,7 +306,7 @@ class Segment:
         data.truncate(self.data_bytes)
         idx.truncate(self.count * IDX_ENTRY_BYTES)
         entries = bytearray(idx.read_at(0, self.count * IDX_ENTRY_BYTES))
-        self._active = _ActiveFiles(data, idx, entries)
+        self._active = _ActiveFiles(self, entries)
 
     def _rebuild_idx(self) -> Buffer:
         """Write the `.idx` anew from the frames of `.data`."""
@@ -325,14 +325,38 @@ class Segment:
 
 
 class _ActiveFiles:
-    """The open files of an active segment, and its index in memory."""
+    """The files of an active segment, open while they are used, and its index in memory.
 
-    __slots__ = ("data_file", "idx", "idx_file")
+    Thousands of topics may have an active segment each: like maps, their files are closed in turn.
+    """
 
-    def __init__(self, data_file: DiskFile, idx_file: DiskFile, idx: bytearray) -> None:
-        self.data_file = data_file
-        self.idx_file = idx_file
+    __slots__ = ("_data", "_idx_file", "_segment", "idx")
+
+    def __init__(self, segment: Segment, idx: bytearray) -> None:
+        self._segment = segment
         self.idx = idx
+        self._data: DiskFile | None = None
+        self._idx_file: DiskFile | None = None
+
+    @property
+    def data_file(self) -> DiskFile:
+        file = self._data
+        if file is None:
+            file = self._data = self._segment.disk.open(self._segment.data_path)
+            self._segment.maps.opened(self)
+        return file
+
+    @property
+    def idx_file(self) -> DiskFile:
+        file = self._idx_file
+        if file is None:
+            file = self._idx_file = self._segment.disk.open(self._segment.idx_path)
+            self._segment.maps.opened(self)
+        return file
+
+    def release(self) -> None:
+        """Let go of the files; whoever still uses one keeps it open until then."""
+        self._data = self._idx_file = None
 
 
 def fitting_stop(idx: Buffer, start: int, stop: int, end_offset: int) -> int:

@@ -70,8 +70,8 @@ class WalLog:
     def write(self, batches: Sequence[Buffer], *, frames: int, size: int) -> None:
         """Append whole batches; the caller may publish what needs no sync when this returns."""
         self.check_writable()
-        if self.synced > self._marked:
-            self._marked = self.synced
+        marked = self.synced
+        if marked > self._marked:
             mark = encode_control(SyncMark(self.synced.file, self.synced.offset))
             batches = [mark, *batches]
             size += len(mark)
@@ -83,6 +83,7 @@ class WalLog:
         except DiskFailed as error:
             self.fail(error)
             raise
+        self._marked = marked
         self.position = Position(self.position.file, self.position.offset + size)
         self._next_frame += frames
         self.counters.frames += frames

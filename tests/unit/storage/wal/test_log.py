@@ -1,0 +1,176 @@
+"""One WAL shard as files: rotation, batches of their own size, SyncMarks, full and failing disks."""
+
+import pytest
+
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly
+from topics.limits import KIB
+from topics.storage.disk import paths
+from topics.storage.wal.frame import Hole, SyncMark, TopicDelete, decode_control, encode_control
+from topics.storage.wal.log import Position, WalLog, list_wal_files
+from topics.storage.wal.replay import ShardReplay, replay_shard
+from topics.testing.hostile_disk import HostileDisk
+from topics.testing.hostile_faults import FaultPlan
+
+FILE_BYTES = 4 * KIB
+START = Position(1, 0)
+
+
+def open_log(disk: HostileDisk, *, next_frame: int = 1) -> WalLog:
+    disk.make_dir("wal")
+    return WalLog(disk, "wal", file_bytes=FILE_BYTES, next_frame=next_frame)
+
+
+def frame_of(size: int) -> bytes:
+    """Return one whole frame of about this size."""
+    return encode_control(Hole(1, 2, "x" * max(0, size - 60)))
+
+
+def write(log: WalLog, *frames: bytes) -> None:
+    log.write(list(frames), frames=len(frames), size=sum(map(len, frames)))
+
+
+def sync(log: WalLog) -> None:
+    point = log.begin_sync()
+    point.sync()
+    log.finish_sync(point)
+
+
+def marks_of(replay: ShardReplay) -> list[Position]:
+    bodies = [decode_control(f.buffer, run[4]) for f in replay.files for run in f.runs]
+    return [Position(b.file, b.offset) for b in bodies if isinstance(b, SyncMark)]
+
+
+@pytest.fixture
+def disk() -> HostileDisk:
+    return HostileDisk()
+
+
+def test_a_new_log_has_a_preallocated_file_and_current_names_it(disk: HostileDisk) -> None:
+    open_log(disk)
+    assert disk.size("wal/" + paths.wal_file_name(1)) == FILE_BYTES
+    assert disk.read("wal/CURRENT").decode() == paths.wal_file_name(1) + "\n"
+
+
+def test_what_does_not_fit_goes_to_the_next_file_named_by_its_first_frame(
+    disk: HostileDisk,
+) -> None:
+    log = open_log(disk)
+    write(log, frame_of(1_500), frame_of(1_500))
+    write(log, frame_of(1_500))
+    assert list_wal_files(disk, "wal") == [1, 3]
+    assert log.position.file == 3
+    assert log.counters.rotations == 1
+    assert disk.read("wal/CURRENT").decode() == paths.wal_file_name(3) + "\n"
+
+
+def test_a_batch_never_spans_two_files_and_a_large_one_gets_a_file_of_its_own(
+    disk: HostileDisk,
+) -> None:
+    log = open_log(disk)
+    write(log, frame_of(100))
+    large = frame_of(3 * FILE_BYTES)
+    write(log, large)
+    assert disk.size("wal/" + paths.wal_file_name(2)) == len(large)
+    write(log, frame_of(100))
+    assert list_wal_files(disk, "wal") == [1, 2, 3]
+    replay = replay_shard(disk, "wal", start=START)
+    assert [len(file.runs) for file in replay.files] == [1, 1, 1]
+
+
+def test_a_large_batch_takes_an_empty_preallocated_file_and_makes_it_longer(
+    disk: HostileDisk,
+) -> None:
+    log = open_log(disk)
+    write(log, frame_of(2 * FILE_BYTES))
+    assert list_wal_files(disk, "wal") == [1]
+    assert len(replay_shard(disk, "wal", start=START).files[0].runs) == 1
+
+
+def test_rotation_takes_the_spare_file(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    log.prepare_spare()
+    assert disk.exists("wal/" + paths.SPARE_WAL)
+    write(log, frame_of(3_000))
+    write(log, frame_of(3_000))
+    assert not disk.exists("wal/" + paths.SPARE_WAL)
+    assert disk.size("wal/" + paths.wal_file_name(2)) == FILE_BYTES
+
+
+def test_the_first_write_after_a_sync_says_how_far_it_reached(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    frame = encode_control(TopicDelete())
+    write(log, frame)
+    sync(log)
+    write(log, frame)
+    write(log, frame)
+    replay = replay_shard(disk, "wal", start=START)
+    assert marks_of(replay) == [Position(1, len(frame))]
+    assert replay.synced == Position(1, len(frame))
+    assert replay.next_frame == 5
+
+
+def test_without_a_sync_there_is_no_mark(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        write(log, encode_control(TopicDelete()))
+    assert marks_of(replay_shard(disk, "wal", start=START)) == []
+
+
+def test_a_sync_covers_the_file_before_the_rotation(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    write(log, frame_of(3_000))
+    write(log, frame_of(3_000))
+    sync(log)
+    cut = disk.power_cut(0)
+    assert [len(f.runs) for f in replay_shard(cut, "wal", start=START).files] == [1, 1]
+
+
+def test_a_full_disk_at_rotation_is_not_final(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    write(log, frame_of(3_000))
+    sync(log)
+    disk.arm(FaultPlan().fail(operation="allocate", error=DiskFull))
+    with pytest.raises(DiskFull):
+        write(log, frame_of(3_000))
+    assert log.failed is None
+    write(log, frame_of(3_000))
+    replay = replay_shard(disk, "wal", start=START)
+    assert sum(len(f.runs) for f in replay.files) == 3
+    assert len(marks_of(replay)) == 1, "the mark of the sync before came with the second try"
+
+
+@pytest.mark.parametrize("operation", ["create", "allocate", "rename", "sync_data", "sync_dir"])
+def test_any_other_failure_at_rotation_is_final(disk: HostileDisk, operation: str) -> None:
+    log = open_log(disk)
+    write(log, frame_of(3_000))
+    disk.arm(FaultPlan().fail(operation=operation))  # type: ignore[arg-type]
+    with pytest.raises(DiskFailed):
+        write(log, frame_of(3_000))
+    with pytest.raises(ShardReadOnly, match="takes no more writes: check the disk"):
+        write(log, frame_of(10))
+
+
+def test_a_failed_write_is_final_and_told_as_the_reason(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    disk.arm(FaultPlan().fail(operation="write_at"))
+    with pytest.raises(DiskFailed):
+        write(log, frame_of(10))
+    with pytest.raises(ShardReadOnly, match="Input/output error"):
+        log.check_writable()
+
+
+def test_after_a_failure_no_start_trusts_the_page_cache(disk: HostileDisk) -> None:
+    disk.make_dir("meta")
+    disk.create(paths.RUNNING)
+    open_log(disk).fail(DiskFailed("input/output error"))
+    assert not disk.exists(paths.RUNNING)
+
+
+def test_trim_removes_only_files_that_end_before_the_place(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        write(log, frame_of(3_000))
+    log.trim(Position(2, 0))
+    assert list_wal_files(disk, "wal") == [2, 3]
+    log.trim(Position(3, 5_000))
+    assert list_wal_files(disk, "wal") == [3], "the active file always stays"
