@@ -93,7 +93,6 @@ class Engine:
         self._kept_places = [found.snapshot_places] if found.snapshot_places else []
         self.shards = self._open_shards(found)
         self._tail_bytes_max = self.config.tail_cache_bytes // len(self.shards)
-        data_dir.mark_running(self.disk)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
@@ -111,6 +110,8 @@ class Engine:
         if set(found.snapshot_places) != {shard.directory for shard in self.shards}:
             self.snapshot()
             self._remove_stale_logs()
+        # Only now: what this start announced is durable, so that after a kill nobody has to again.
+        data_dir.mark_running(self.disk)
         self.sweep()
 
     def _open_shards(self, found: Recovered) -> list[Shard]:

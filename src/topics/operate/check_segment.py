@@ -76,7 +76,7 @@ def _is_same(idx: Buffer, wanted: bytearray, expected: Expected) -> bool:
     found = idx if expected.keep is None else memoryview(idx)[: expected.keep * IDX_ENTRY_BYTES]
     if found == wanted:
         return True
-    if len(found) != len(wanted):
+    if len(found) != len(wanted) or summarize_idx(found).bad_index >= 0:
         return False
     return not _differences(found, wanted, expected, at_index=0)
 
@@ -84,7 +84,12 @@ def _is_same(idx: Buffer, wanted: bytearray, expected: Expected) -> bool:
 def _is_cut_rewrite(idx: Buffer, wanted: bytearray, data_bytes: int) -> bool:
     """Tell whether a rewrite has swapped the data, but not yet the index."""
     summary = summarize_idx(idx)
-    return summary.bad_index < 0 and len(idx) == len(wanted) and summary.data_end > data_bytes
+    if summary.bad_index >= 0 or len(idx) != len(wanted) or summary.data_end <= data_bytes:
+        return False
+    pairs = zip(ENTRY.iter_unpack(idx), ENTRY.iter_unpack(wanted), strict=True)
+    return all(
+        entry[1:] == frame[1:] if frame[1] else entry[3] & FLAG_DELETED for entry, frame in pairs
+    )
 
 
 def _check_structure(idx: Buffer, expected: Expected) -> list[Finding]:

@@ -161,9 +161,8 @@ def _describe_segment(
     tier: Tier = "cold" if is_cold else "hot"
     source = read_source(disk, paths.segment_idx_path(topic.id, first_seq))
     idx = memoryview(source.data if source else b"")
-    keep = topic.absorbed_seq - first_seq + 1
     if first_seq == files.in_use[-1]:
-        idx = idx[: keep * IDX_ENTRY_BYTES]
+        idx = idx[: (topic.absorbed_seq - first_seq + 1) * IDX_ENTRY_BYTES]
     whole = summarize_idx(idx)
     dropped = max(0, min(topic.earliest_seq - first_seq, whole.entries))
     stop = whole.entries if whole.bad_index < 0 else whole.bad_index

@@ -120,12 +120,14 @@ class Copier:
 
     def copy(self, facts: TopicFacts, plan: list[Piece], writer: SegmentWriter) -> None:
         following = 0
+        indexes = _indexes(self._tiers[HOT], facts.id)
         for piece in plan:
             if piece.first_seq != following:
                 writer.flush()
             following = piece.last_seq + 1
             data, idx, base_seq = self._load(piece)
-            self._apply_flags(piece, idx, base_seq)
+            if piece.rank == COLD:
+                self._apply_flags(idx, base_seq, indexes)
             start, stop = piece.first_seq - base_seq, piece.last_seq + 1 - base_seq
             for body in facts.deletes:
                 _apply_delete(data, idx, body, base_seq=base_seq, start=start, stop=stop)
@@ -151,18 +153,28 @@ class Copier:
         idx, _, _ = index_segment(view, base_seq)
         return _with_sound_flags(view, idx), idx, base_seq
 
-    def _apply_flags(self, piece: Piece, idx: bytearray, base_seq: int) -> None:
-        """Delete what the hot index of a cold copy calls deleted."""
-        if piece.flags_from is None:
-            return
-        path = piece.path.removesuffix("data") + "idx"
-        source = read_source(self._tiers[HOT], path) or read_source(self._tiers[COLD], path)
-        known = memoryview(source.data if source else b"")
-        known = known[: len(known) // IDX_ENTRY_BYTES * IDX_ENTRY_BYTES]
-        for i, (_, _, _, flags) in enumerate(ENTRY.iter_unpack(known)):
-            at = (piece.flags_from + i - base_seq) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
-            if flags & FLAG_DELETED and 0 <= at < len(idx):
-                idx[at] |= FLAG_DELETED
+    def _apply_flags(self, idx: bytearray, base_seq: int, indexes: list[tuple[int, int]]) -> None:
+        """Delete in a cold copy what the hot indexes of these seqs call deleted."""
+        last_seq = base_seq + len(idx) // IDX_ENTRY_BYTES - 1
+        for first_seq, topic_id in indexes:
+            if first_seq > last_seq:
+                return
+            path = paths.segment_idx_path(topic_id, first_seq)
+            if first_seq + self._tiers[HOT].size(path) // IDX_ENTRY_BYTES <= base_seq:
+                continue
+            source = read_source(self._tiers[HOT], path)
+            known = memoryview(source.data if source else b"")
+            known = known[: len(known) // IDX_ENTRY_BYTES * IDX_ENTRY_BYTES]
+            for i, (_, _, _, flags) in enumerate(ENTRY.iter_unpack(known)):
+                at = (first_seq + i - base_seq) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
+                if flags & FLAG_DELETED and 0 <= at < len(idx):
+                    idx[at] |= FLAG_DELETED
+
+
+def _indexes(disk: Disk, topic_id: int) -> list[tuple[int, int]]:
+    """Return (first seq, topic id) of every `.idx` of a topic, in order."""
+    parsed = map(paths.parse_segment_name, disk.list(paths.topic_dir(topic_id)))
+    return sorted((found[0], topic_id) for found in parsed if found and found[1] == "idx")
 
 
 def _with_sound_flags(view: memoryview, idx: bytearray) -> Buffer:

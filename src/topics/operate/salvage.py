@@ -32,8 +32,6 @@ class Piece(NamedTuple):
     path: str
     start: int
     end: int
-    flags_from: int | None = None
-    """The first seq of the hot `.idx` that knows more deletes than this cold copy."""
 
 
 class Cause(NamedTuple):
@@ -165,16 +163,9 @@ class _SegmentSalvage:
         return findings
 
     def _piece(self, stretch: Stretch) -> Piece:
-        flags_from = self._first_seq if self._rank == COLD else None
-        return Piece(
-            self._rank,
-            stretch.first_seq,
-            stretch.last_seq,
-            self._data_path,
-            stretch.start,
-            stretch.end,
-            flags_from,
-        )
+        first_seq, last_seq = stretch.first_seq, stretch.last_seq
+        start, end = stretch.start, stretch.end
+        return Piece(self._rank, first_seq, last_seq, self._data_path, start, end)
 
     def _without_data(self, mine: Salvage | None) -> list[Finding]:
         if mine is None or self._idx is None:

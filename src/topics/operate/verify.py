@@ -27,7 +27,7 @@ from topics.operate.report import (
 )
 from topics.operate.source import Meter, Source, no_meter, read_source
 from topics.operate.state import State, TopicFacts, read_state
-from topics.operate.wal import Gap, Log, read_current
+from topics.operate.wal import Gap, Log, WalFile, read_current
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import FORMAT_TEXT, check_format
 from topics.storage.disk.disk import Disk
@@ -78,7 +78,7 @@ class _Verify:
         require_cold(state, self._disk, self._cold)
         self._check_snapshots(state)
         for log in state.logs:
-            self._check_log(log)
+            self._check_log(state, log)
         for topic_id in sorted(state.topics):
             self._check_topic(state.topics[topic_id])
         self._check_unknown(state)
@@ -154,16 +154,16 @@ class _Verify:
 
     # Logs.
 
-    def _check_log(self, log: Log) -> None:
+    def _check_log(self, state: State, log: Log) -> None:
         for file in log.files:
             gaps = [g for g in log.gaps if g.at.file == file.number and g.missing is None]
             cut = log.cut
             verdict: Verdict = "ok"
-            if file.undecodable or any(not gap.torn for gap in gaps):
+            if file.undecodable or _strangers(state, log, file) or not all(g.torn for g in gaps):
                 verdict = "damaged"
             elif gaps or (cut is not None and file.number > cut.file):
                 verdict = "torn"
-            findings = [*map(_gap_finding, gaps), *file.undecodable]
+            findings = [*map(_gap_finding, gaps), *file.undecodable, *_strangers(state, log, file)]
             if verdict == "torn" and not gaps:
                 findings.append(
                     Finding(message="behind the end of the log: the next start removes it")
@@ -227,7 +227,7 @@ class _Verify:
         spans = []
         for place, first_seq in enumerate(files.in_use):
             is_last = place == len(files.in_use) - 1
-            keep = topic.absorbed_seq - first_seq + 1 if is_last else None
+            keep = files.finished(first_seq) if is_last else None
             records = self._check_segment(topic, files, tags, first_seq, keep)
             spans.append((first_seq, first_seq + records - 1))
         self._check_leftovers(topic, files)
@@ -262,21 +262,26 @@ class _Verify:
         idx_path = paths.segment_idx_path(topic.id, first_seq)
         data = read_source(data_disk, data_path, self._meter) if data_disk else None
         idx = read_source(self._disk, idx_path, self._meter)
+        copy = read_source(data_disk, idx_path, self._meter) if is_cold and data_disk else None
         expected = Expected(
             topic_id=topic.id,
             first_seq=first_seq,
             keep=keep,
             flags_may_lag=is_cold or topic.pending_deletes > 0,
         )
-        check = check_segment(data, idx, expected)
+        # Where a reclaim was cut, the hot index of a dead cold segment is gone already.
+        check = check_segment(data, idx or copy, expected)
         tier: Tier = "cold" if is_cold else "hot"
         self._add_pair(data_path, data, check.data, kind="segment", tier=tier, check=check)
-        self._add_pair(idx_path, idx, check.idx, kind="index", tier="hot", check=check)
-        if is_cold and data_disk is not None:
-            copy = read_source(data_disk, idx_path, self._meter)
+        dead = is_cold and not find_uncovered(
+            topic, [], within=(first_seq, first_seq + check.records - 1)
+        )
+        if idx is not None or not dead:
+            self._add_pair(idx_path, idx, check.idx, kind="index", tier="hot", check=check)
+        if is_cold:
             found = check_segment(data, copy, expected)
             self._add_pair(idx_path, copy, found.idx, kind="index", tier="cold", check=found)
-        elif data is not None and idx is not None and not check.data and not check.idx:
+        if data and idx and not check.data and not check.idx and not check.torn:
             tags.add(data.data, idx.data, first_seq, check.records)
         self._records += check.records
         return check.records
@@ -326,7 +331,10 @@ class TopicFiles:
         names = disk.list(directory)
         parsed = [(name, found) for name in names if (found := paths.parse_segment_name(name))]
         self.hot = {first_seq for _, (first_seq, kind) in parsed if kind == "data"}
-        known = self.hot | topic.cold
+        self._disk = disk
+        self._topic = topic
+        self._cold = {s for s in topic.cold - self.hot if cold and _has_segment(cold, topic.id, s)}
+        known = self.hot | self._cold
         self.in_use = sorted(seq for seq in known if seq <= topic.absorbed_seq)
         self.idx_alone: list[tuple[int, int]] = []
         self.stray: list[tuple[str, Kind]] = []
@@ -342,11 +350,26 @@ class TopicFiles:
         self.stray_cold = [
             f"{directory}/{name}"
             for name in (cold.list(directory) if cold else [])
-            if not ((found := paths.parse_segment_name(name)) and found[0] in self._cold_use(topic))
+            if not ((found := paths.parse_segment_name(name)) and found[0] in self._cold)
         ]
 
-    def _cold_use(self, topic: TopicFacts) -> set[int]:
-        return topic.cold - self.hot
+    def finished(self, first_seq: int) -> int | None:
+        """Return how many entries of the last segment a checkpoint has finished; None: all."""
+        if first_seq in self._cold:
+            return None
+        topic, path = self._topic, paths.segment_idx_path(self._topic.id, first_seq)
+        entries = self._disk.size(path) // IDX_ENTRY_BYTES if self._disk.exists(path) else 0
+        behind = (first_seq + entries, topic.absorbed_seq)
+        if entries and not find_uncovered(topic, [], within=behind):
+            # Absorbed records below the live floor were never copied: then there are fewer.
+            return min(entries, topic.absorbed_seq - first_seq + 1)
+        return topic.absorbed_seq - first_seq + 1
+
+
+def _has_segment(disk: Disk, topic_id: int, first_seq: int) -> bool:
+    return disk.exists(paths.segment_data_path(topic_id, first_seq)) and disk.exists(
+        paths.segment_idx_path(topic_id, first_seq)
+    )
 
 
 def check_format_file(disk: Disk) -> FileVerdict:
@@ -378,9 +401,10 @@ def require_cold(state: State, disk: Disk, cold: Disk | None) -> None:
     away = 0
     for topic in state.topics.values():
         directory = paths.topic_dir(topic.id)
-        parsed = map(paths.parse_segment_name, disk.list(directory))
-        hot = {found[0] for found in parsed if found and found[1] == "data"}
-        away += sum(1 for seq in topic.cold - hot if seq <= topic.absorbed_seq)
+        names = set(disk.list(directory))
+        hot = {f for name in names if (f := paths.parse_segment_name(name))}
+        # One that was reclaimed has left nothing here; one that is only away has left its index.
+        away += sum(1 for seq in topic.cold if (seq, "idx") in hot and (seq, "data") not in hot)
     if away:
         raise ConfigError(
             f"{away} segments are in the cold tier: name its folder with --cold DIR "
@@ -400,6 +424,19 @@ def find_uncovered(
     holes = [(hole.first_seq, hole.last_seq) for hole in topic.holes]
     covered = join([*spans, *on_log, *holes])
     return subtract([(max(first_seq, topic.earliest_seq), last_seq)], covered)
+
+
+def _strangers(state: State, log: Log, file: WalFile) -> list[Finding]:
+    """Name the topics of other shards, whose frames got into this file under a wrong name."""
+    shards = len(state.used.places) if state.used else 0
+    number = paths.parse_shard_dir_name(log.directory.rpartition("/")[2])
+    if not log.in_use or number is None or not shards:
+        return []
+    return [
+        Finding(message=f"frames of topic {topic_id}, which belongs to another shard")
+        for topic_id in sorted(file.topic_ids)
+        if topic_id % shards != number
+    ]
 
 
 def _gap_finding(gap: Gap) -> Finding:

@@ -76,6 +76,7 @@ class WalFile(NamedTuple):
     by_type: dict[int, int]
     gaps: list[Gap]
     undecodable: list[Finding]
+    topic_ids: set[int]
 
 
 class Log(NamedTuple):
@@ -168,6 +169,7 @@ def _read_file(source: Source, number: int) -> tuple[WalFile, Position]:
     by_type: Counter[int] = Counter()
     gaps: list[Gap] = []
     undecodable: list[Finding] = []
+    topic_ids: set[int] = set()
     mark = Position(0, 0)
     used = 0
     buffer = source.data
@@ -175,6 +177,7 @@ def _read_file(source: Source, number: int) -> tuple[WalFile, Position]:
         _close_gap(gaps, part)
         for run in _all_runs(buffer, part):
             by_type[run[0]] += run[3]
+            topic_ids.add(run[1])
             if run[0] != FrameType.APPEND:
                 body = decode(buffer, run[4])
                 if body is None:
@@ -187,8 +190,10 @@ def _read_file(source: Source, number: int) -> tuple[WalFile, Position]:
     last = gaps.pop()
     if last.message != CLEAN_END or last.cut != last.at:
         gaps.append(last._replace(end=len(buffer)))
-    frames = by_type.total()
-    return WalFile(number, len(buffer), used, frames, dict(by_type), gaps, undecodable), mark
+    frames, size = by_type.total(), len(buffer)
+    topic_ids.discard(0)
+    file = WalFile(number, size, used, frames, dict(by_type), gaps, undecodable, topic_ids)
+    return file, mark
 
 
 def read_parts(buffer: Buffer) -> Iterator[Part]:

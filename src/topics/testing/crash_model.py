@@ -41,6 +41,8 @@ class TopicModel(Struct, frozen=True, kw_only=True):
     keys: dict[str, tuple[int, int]] = {}
     """Idempotency key → first seq and count."""
     producers: dict[str, dict[int, tuple[int, int]]] = {}
+    unsure: frozenset[str] = frozenset()
+    """Keys and producers that a crash may or may not have left: their records tell nothing."""
 
     @property
     def durability(self) -> str:
@@ -112,6 +114,15 @@ class TopicModel(Struct, frozen=True, kw_only=True):
     def forgets(self) -> bool:
         """Whether a restart, even a clean one, loses records of it."""
         return self.durability == "ephemeral" or not self.volatile.isdisjoint(self.live)
+
+    def agreed(self, others: Iterable[Self]) -> Self:
+        """Return this version, unsure of the repeats in which equal looking versions differ."""
+        unsure = set()
+        for other in others:
+            for mine, theirs in ((self.keys, other.keys), (self.producers, other.producers)):
+                differing = {k for k in mine.keys() | theirs if mine.get(k) != theirs.get(k)}  # type: ignore[attr-defined]
+                unsure |= differing
+        return self._but(unsure=frozenset(unsure)) if unsure else self
 
     def forgotten(
         self, head_seq: int, floors: tuple[int, int], holes: tuple[tuple[int, int], ...]

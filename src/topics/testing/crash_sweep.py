@@ -79,7 +79,7 @@ def check_afterlife(run: CrashRun, before: History, seed: int) -> None:
     again.history = run.history
     n = AFTERLIFE_N
     for topic, track in sorted(before.tracks.items()):
-        for append in repeats_of(topic, track.newest):
+        for append in repeats_of(topic, track.newest, again.history.newest(topic)):
             again.apply(append)
         again.apply(Append(topic, n, 2, tag="late"))
         n += 2
@@ -89,14 +89,16 @@ def check_afterlife(run: CrashRun, before: History, seed: int) -> None:
     resolve(third.log, again.history, crash="power", now_ms=run.clock.now_ms())
 
 
-def repeats_of(topic: str, version: Version) -> Iterator[Append]:
+def repeats_of(topic: str, submitted: Version, found: Version) -> Iterator[Append]:
     """Make keyed writes once more: those that were found must be known, others are written now."""
-    if version is None or version.durability == "ephemeral":
+    if submitted is None or found is None or submitted.durability == "ephemeral":
         return
-    for key in list(version.keys)[-2:]:
-        yield Append(topic, AFTERLIFE_N * 2, key=key)
-    for name, history in version.producers.items():
-        yield Append(topic, AFTERLIFE_N * 3, producer=(name, max(history)))
+    for key in list(submitted.keys)[-2:]:
+        if key not in found.unsure:
+            yield Append(topic, AFTERLIFE_N * 2, key=key)
+    for name, history in submitted.producers.items():
+        if name not in found.unsure:
+            yield Append(topic, AFTERLIFE_N * 3, producer=(name, max(history)))
 
 
 def check_recovery_cuts(config: ServerConfig, cut: CutPoint, seed: int, *, seeds: list[int]) -> int:
@@ -116,7 +118,9 @@ def check_recovery_cuts(config: ServerConfig, cut: CutPoint, seed: int, *, seeds
         for inner_seed in seeds:
             with told(f"start cut at its call {number}, seed {inner_seed}"):
                 again = start(config, _crashed(inner.disks.copy(), inner_seed), cut.now_ms)
-                if (found := observe_all(again.log)) != wanted:
+                if seed == KILL and inner_seed != KILL:  # only now the power went
+                    resolve(again.log, cut.history, crash="power", now_ms=cut.now_ms)
+                elif (found := observe_all(again.log)) != wanted:
                     raise Violation(f"a cut start left {found}, a whole one {wanted}")
     return len(recording.cut_points) * len(seeds)
 

@@ -40,6 +40,7 @@ def _resolve_topic(
 ) -> Version:
     first = track.durable if crash == "power" else track.acked
     last = track.acked if crash == "none" else len(track.versions) - 1
+    matches: list[TopicModel] = []
     mismatches = []
     # Newest first: the strongest reading of what was found.
     for at in range(last, first - 1, -1):
@@ -54,8 +55,11 @@ def _resolve_topic(
         told_head = 0 if lost else track.head_seq
         problem = mismatch(expected, observed, crash=crash, told_head=told_head)
         if problem is None:
-            return _adopted(expected, observed, crash=crash)
+            matches.append(expected)
         mismatches.append(f"version {at}: {problem}")
+    if matches:
+        assert observed is not None
+        return _adopted(matches[0].agreed(matches), observed, crash=crash)
     raise Violation(
         f"{name}: {crash}: not any of versions {first}..{last} (acked {track.acked}):\n  "
         + "\n  ".join(mismatches)

@@ -103,7 +103,7 @@ class Topic:
         """Make a stamped batch visible: all its records are live and follow the head."""
         if self.live_records == 0:
             self.floors = self.floors.advanced(first_seq)
-            self.oldest_ts = self.last_ts
+            self.oldest_ts = int.from_bytes(batch.idx[8:16], "little")
         runs = self.runs
         last = runs[-1] if runs else None
         if not (isinstance(last, Chunk) and last.grow(batch, first_seq, durable=durable)):

@@ -94,7 +94,8 @@ def seal_tail(disk: Disk, replay: ShardReplay) -> None:
 def _seal_file(disk: Disk, replay: ShardReplay, replayed: ReplayedFile) -> None:
     """Write a file's unproven frames once more, cut what is behind them, and sync it.
 
-    Not the last file alone: those before it may never have been synced, and all that follows stands on them.
+    Not the last file alone: those before it may never have been synced, and all that follows
+    stands on them.
     """
     end = replayed.runs[-1][5] if replayed.runs else 0
     begin = 0

@@ -1,0 +1,36 @@
+"""What the tests of the documentation share: which pages there are, and what is in them."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+TOP_PAGES = tuple(
+    ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+)
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def doc_pages() -> list[Path]:
+    return sorted(DOCS.rglob("*.md"))
+
+
+def every_page() -> list[Path]:
+    return [*TOP_PAGES, *doc_pages()]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def code_blocks(page: Path, language: str) -> list[str]:
+    return [block for found, block in _FENCE.findall(read(page)) if found == language]
+
+
+def prose(page: Path) -> str:
+    """Return the page without its code blocks."""
+    return _FENCE.sub("", read(page))

@@ -1,0 +1,96 @@
+"""The reference pages say what the code says: fields, errors, exit codes, commands, limits."""
+
+import re
+
+import msgspec
+import pytest
+
+from tests.unit.docs.pages import DOCS, read
+from topics import TopicConfig, TopicState, errors
+from topics.cli import exit_codes
+from topics.engine.diff import SCAN_RECORDS_MAX
+from topics.engine.topics.idempotency import PRODUCER_HISTORY
+from topics.model.append import Appended
+from topics.model.delete import Deleted
+from topics.model.diff import Tombstone
+from topics.storage.wal.frame import BODY_TYPES, FrameType
+
+ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
+
+
+def rows(page: str) -> list[list[str]]:
+    cells = [
+        [cell.strip() for cell in row.split("|")] for row in ROW.findall(read(DOCS / page))
+    ]
+    return [row for row in cells if not set("".join(row)) <= set("- ")]
+
+
+def error_classes() -> list[type[errors.TopicsError]]:
+    return [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.TopicsError)
+    ]
+
+
+@pytest.mark.parametrize("field", TopicConfig.__struct_fields__)
+def test_every_field_of_a_topic_config_is_explained(field: str) -> None:
+    assert f"`{field}`" in read(DOCS / "reference/topics.md")
+
+
+@pytest.mark.parametrize(
+    ("page", "value"),
+    [
+        ("reference/topics.md", TopicState),
+        ("reference/append.md", Appended),
+        ("reference/delete.md", Deleted),
+        ("concepts/tombstones.md", Tombstone),
+    ],
+    ids=["state", "append", "delete", "tombstone"],
+)
+def test_every_field_of_an_answer_is_explained(page: str, value: type[msgspec.Struct]) -> None:
+    text = read(DOCS / page)
+    missing = [field for field in value.__struct_fields__ if f"`{field}`" not in text]
+    assert missing == []
+
+
+def test_the_page_of_topics_shows_the_real_defaults() -> None:
+    shown = {row[0]: row[1] for row in rows("reference/topics.md")}
+    config = TopicConfig()
+    for field in ("type", "durability", "durable", "discard", "dedupe_node"):
+        assert shown[f"`{field}`"] == f"`{msgspec.json.encode(getattr(config, field)).decode()}`"
+    for field in ("ttl_ms", "cap_records", "cap_bytes"):
+        assert shown[f"`{field}`"] == f"{getattr(config, field)} (off)"
+    assert shown["`idempotency_window_ms`"] == str(config.idempotency_window_ms)
+
+
+def test_every_error_stands_in_the_tree_with_its_code() -> None:
+    shown = {}
+    for row in rows("reference/errors.md"):
+        if name := re.search(r"`(\w+)`", row[0]):
+            shown[name[1]] = row[1].strip("`")
+    assert shown == {error.__name__: error.code for error in error_classes()}
+
+
+def test_every_exit_code_is_explained() -> None:
+    shown = [int(row[0]) for row in rows("reference/cli.md") if row[0].isdigit()]
+    assert shown == [
+        exit_codes.OK,
+        exit_codes.ERROR,
+        exit_codes.USAGE,
+        exit_codes.DAMAGE,
+        exit_codes.LOCKED,
+    ]
+
+
+def test_every_frame_type_stands_in_the_format_page() -> None:
+    page = read(DOCS / "internals/formats/wal.md")
+    for body in BODY_TYPES.values():
+        assert body.__name__ in page
+    numbers = [int(n) for row in rows("internals/formats/wal.md") for n in re.findall(r"^\d+|(?<=/ )\d+", row[0])]
+    assert set(FrameType) <= set(numbers)
+
+
+def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
+    assert f"**{PRODUCER_HISTORY} writes**" in read(DOCS / "reference/append.md")
+    assert f"**{SCAN_RECORDS_MAX:,}**" in read(DOCS / "reference/diff.md")

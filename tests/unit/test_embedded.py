@@ -1,0 +1,458 @@
+"""The log inside a process: the example of the README, its errors, its bytes, its threads."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+import topics
+from topics.config import ServerConfig
+from topics.embedded import Log
+from topics.errors import (
+    BatchTooLarge,
+    Closed,
+    CorruptData,
+    DirectoryLocked,
+    DiskFailed,
+    DiskFull,
+    LimitReached,
+    RecordTooLarge,
+    RequestError,
+    ShardReadOnly,
+    TopicExistsIncompatible,
+    TopicFull,
+    TopicNotEmpty,
+    TopicNotFound,
+    TopicsError,
+    UnknownFormat,
+)
+from topics.limits import KIB
+from topics.testing.hostile_disk import HostileDisk
+from topics.testing.hostile_faults import FaultPlan
+from topics.testing.manual_clock import ManualClock
+
+DEADLINE_S = 30.0
+TINY = ServerConfig(wal_shards=1, wal_file_bytes=4 * KIB, segment_max_events=4)
+
+
+def open_tiny(disk: HostileDisk, **settings: Any) -> Log:
+    config = msgspec.structs.replace(TINY, **settings)
+    return Log(config, disk=disk, clock=ManualClock(), background=False)
+
+
+@pytest.fixture
+def disk() -> HostileDisk:
+    return HostileDisk()
+
+
+@pytest.fixture
+def log(disk: HostileDisk) -> Iterator[Log]:
+    with open_tiny(disk) as log:
+        yield log
+
+
+def data_of(log: Log, topic: str, **reading: Any) -> list[Any]:
+    return [record.data for record in log.diff(topic, **reading).records]
+
+
+# The example.
+
+
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    with topics.open(str(tmp_path / "topics-data")) as log:
+        log.create("orders", durability="fsync", cap_records=1_000_000)
+        log.append("orders", [{"data": {"id": 1}, "tag": "customer:7"}])
+        page = log.diff("orders", from_seq=0, limit=500)
+        assert [record.data for record in page.records] == [{"id": 1}]
+        assert page.tombstone is None
+        assert page.next_from_seq == 1
+        assert page.caught_up
+        assert log.delete("orders", match=["tag", "Glob", "customer:7*"]).deleted == 1
+        assert log.diff("orders").records == []
+    with topics.open(str(tmp_path / "topics-data")) as log:
+        assert log.topics() == ["orders"]
+        assert log.state("orders").head_seq == 1
+        assert log.diff("orders").records == []
+
+
+def test_a_second_log_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    with (
+        topics.open(str(tmp_path)),
+        pytest.raises(DirectoryLocked, match="open"),
+    ):
+        topics.open(str(tmp_path))
+
+
+# Bytes.
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"null", b"1.0", b"1.00", b"1e5", b"1E+05", b"-0", b"-0.0", b"123456789012345678901234567890",
+        b'"\\u0041"', b'"\\/"', b'"\xc3\xa9"', b'"\\ud83d\\ude00"', b'{"b" : 1 ,  "a":2}', b"[ 1 , 2 ]",
+        b'{"a":1,"a":2}', b'" spaces  inside "', b"[\n\t1\r\n]",
+    ],
+)  # fmt: skip - one screen
+def test_data_and_meta_come_back_byte_for_byte(disk: HostileDisk, raw: bytes) -> None:
+    meta = b'{ "k" : ' + raw + b" }"
+    with open_tiny(disk) as log:
+        log.append("a", [{"data": Raw(raw), "meta": Raw(meta)}])
+        log.append_json("a", b'{"records": [ {"meta":%s,"data":%s} ]}' % (meta, raw))
+        found = log.diff("a").records
+        log.checkpoint()
+        found += log.diff("a").records
+    with open_tiny(disk) as log:
+        found += log.diff("a").records
+    assert len(found) == 6
+    for record in found:
+        assert bytes(record.data_json) == raw
+        assert bytes(record.meta_json) == meta
+
+
+def test_a_record_without_meta_has_none(log: Log) -> None:
+    log.append("a", [{"data": 1}, {"data": 2, "meta": None}, {"data": 3, "meta": {}}])
+    assert [record.meta for record in log.diff("a").records] == [None, None, {}]
+
+
+def test_tags_and_nodes_come_back_as_text(log: Log) -> None:
+    log.append(
+        "a",
+        [{"data": 1, "tag": 'q"\\\n\x7fé😀'}, {"data": 2, "node": "own"}, {"data": 3, "tag": ""}],
+        node="batch",
+    )
+    found = log.diff("a").records
+    assert [(r.tag, r.node) for r in found] == [
+        ('q"\\\n\x7fé😀', "batch"),
+        (None, "own"),
+        ("", "batch"),
+    ]
+    assert [r.tag for r in log.diff("a", include_tags=False).records] == [None] * 3
+    assert data_of(log, "a", node="batch") == [2]
+    assert data_of(log, "a", node=["batch", "own"]) == []
+    assert data_of(log, "a", match="") == [3]
+
+
+# Errors.
+
+
+def test_reading_and_deleting_need_the_topic(log: Log) -> None:
+    for refused in (
+        lambda: log.diff("nothing"),
+        lambda: log.state("nothing"),
+        lambda: log.delete("nothing", before_seq=1),
+        lambda: log.append("nothing", [{"data": 1}], create=False),
+    ):
+        with pytest.raises(TopicNotFound, match="topic 'nothing' does not exist"):
+            refused()
+    assert log.topics() == []
+    assert log.drop("nothing") is False
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../x", "a b", "ä", "x" * 256])
+def test_a_bad_name_is_refused_everywhere(log: Log, name: str) -> None:
+    for refused in (
+        lambda: log.create(name),
+        lambda: log.append(name, [{"data": 1}]),
+        lambda: log.diff(name),
+        lambda: log.delete(name, before_seq=1),
+        lambda: log.state(name),
+        lambda: log.drop(name),
+    ):
+        with pytest.raises(RequestError, match="is not a topic name"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"cap_record": 3}, "'cap_record' is not a field; did you mean 'cap_records'?"),
+        ({"cap_records": -1}, "cap_records must be 0"),
+        ({"durability": "paper"}, "durability"),
+        ({"ttl_ms": "soon"}, "ttl_ms"),
+        ({"dead_letter": "a"}, "dead_letter may not be the topic itself"),
+        ({"dead_letter": "no/name"}, "is not a topic name"),
+    ],
+)
+def test_a_bad_topic_config_is_refused(log: Log, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        log.create("a", **config)
+    assert message in str(refused.value)
+    assert log.topics() == []
+
+
+def test_the_type_of_a_topic_cannot_change(log: Log) -> None:
+    log.create("a")
+    with pytest.raises(TopicExistsIncompatible, match="is of type 'log'"):
+        log.create("a", type="queue")
+
+
+@pytest.mark.parametrize(
+    ("records", "options", "message"),
+    [
+        ([], {}, "records"),
+        ([{"tag": "x"}], {}, "data"),
+        ([{"data": {1, 2}}], {}, None),
+        ([{"data": object()}], {}, "records must be JSON values"),
+        ([{"data": 1, "tag": 7}], {}, "tag"),
+        ([{"data": 1, "node": 7}], {}, "node"),
+        ([{"data": 1, "meta": [1]}], {}, "meta"),
+        ([{"data": 1}], {"idempotency_key": ""}, "idempotency_key must have 1 to 256"),
+        ([{"data": 1}], {"idempotency_key": "k" * 257}, "idempotency_key must have 1 to 256"),
+        ([{"data": 1}], {"producer_id": "p"}, "producer_id and producer_seq go together"),
+        ([{"data": 1}], {"producer_seq": 1}, "producer_id and producer_seq go together"),
+        ([{"data": 1}], {"producer_id": "é" * 65, "producer_seq": 1}, "1 to 128 bytes"),
+        ([{"data": 1}], {"producer_id": "p", "producer_seq": -1}, "unsigned 64-bit"),
+        ([{"data": 1}], {"producer_id": "p", "producer_seq": 2**64}, "unsigned 64-bit"),
+    ],
+)
+def test_a_bad_write_is_refused_and_takes_no_seq(
+    log: Log, records: list[dict[str, Any]], options: dict[str, Any], message: str | None
+) -> None:
+    log.create("a")
+    if message is None:  # a set is an array to msgspec
+        log.append("a", records, **options)
+        return
+    with pytest.raises(RequestError) as refused:
+        log.append("a", records, **options)
+    assert message in str(refused.value)
+    assert log.append("a", [{"data": "next"}]).first_seq == 1
+
+
+def test_limits_of_a_write(disk: HostileDisk) -> None:
+    with open_tiny(disk, max_batch_records=2, max_record_bytes=20, max_tag_bytes=3) as log:
+        with pytest.raises(BatchTooLarge):
+            log.append("a", [{"data": 1}] * 3)
+        with pytest.raises(RecordTooLarge):
+            log.append("a", [{"data": "x" * 30}])
+        with pytest.raises(RequestError, match="tag"):
+            log.append("a", [{"data": 1, "tag": "long"}])
+        assert log.topics() == [], "a refused write creates no topic"
+
+
+def test_a_full_topic_refuses_and_a_batch_that_never_fits_says_so(log: Log) -> None:
+    log.create("a", cap_records=2, discard="reject")
+    log.append("a", [{"data": 1}])
+    with pytest.raises(RecordTooLarge, match="larger than the whole cap"):
+        log.append("a", [{"data": 1}] * 3)
+    with pytest.raises(TopicFull, match="is full and rejects writes"):
+        log.append("a", [{"data": 1}] * 2)
+    assert log.append("a", [{"data": 2}]).first_seq == 2
+    log.delete("a", before_seq=2)
+    assert log.append("a", [{"data": 3}]).first_seq == 3
+
+
+def test_a_topic_with_records_is_not_dropped_if_it_must_be_empty(log: Log) -> None:
+    log.append("a", [{"data": 1}])
+    with pytest.raises(TopicNotEmpty, match="still holds records"):
+        log.drop("a", if_empty=True)
+    log.delete("a", before_seq=2)
+    assert log.drop("a", if_empty=True) is True
+
+
+def test_the_number_of_topics_and_bytes_is_bounded(disk: HostileDisk) -> None:
+    with open_tiny(disk, max_topics=1, max_total_bytes=10) as log:
+        log.create("a")
+        with pytest.raises(LimitReached, match="max_topics is 1"):
+            log.create("b")
+        log.create("a", cap_records=5)
+        with pytest.raises(LimitReached, match="max_total_bytes is 10"):
+            log.append("a", [{"data": "x" * 20}])
+        assert log.append("a", [{"data": "x"}]).first_seq == 1
+
+
+@pytest.mark.parametrize(
+    "bad", [{}, {"before_seq": -1}, {"match": 7}, {"match": ["tag", "Glob", "a*b"]}]
+)
+def test_a_delete_must_say_what(log: Log, bad: dict[str, Any]) -> None:
+    log.append("a", [{"data": 1}])
+    with pytest.raises(RequestError):
+        log.delete("a", **bad)
+    assert data_of(log, "a") == [1]
+
+
+@pytest.mark.parametrize("bad", [{"from_seq": -1}, {"limit": -1}, {"max_batch_bytes": -1}])
+def test_a_bad_cursor_is_refused(log: Log, bad: dict[str, Any]) -> None:
+    log.append("a", [{"data": 1}])
+    with pytest.raises(RequestError, match="must be 0 or more"):
+        log.diff("a", **bad)
+
+
+def test_a_closed_log_takes_nothing(disk: HostileDisk) -> None:
+    log = open_tiny(disk)
+    log.append("a", [{"data": 1}])
+    log.close()
+    for refused in (
+        lambda: log.create("b"),
+        lambda: log.append("a", [{"data": 2}]),
+        lambda: log.delete("a", before_seq=2),
+        lambda: log.drop("a"),
+    ):
+        with pytest.raises(Closed, match="the log is closed"):
+            refused()
+    log.close()
+
+
+def test_a_failed_sync_makes_the_log_read_only_and_reads_go_on(disk: HostileDisk) -> None:
+    log = open_tiny(disk)
+    log.create("a", durability="fsync")
+    log.append("a", [{"data": 1}])
+    disk.arm(FaultPlan().fail(operation="sync_data"))
+    with pytest.raises(DiskFailed):
+        log.append("a", [{"data": 2}])
+    for refused in (
+        lambda: log.append("a", [{"data": 3}]),
+        lambda: log.delete("a", before_seq=2),
+        lambda: log.create("b"),
+        log.sync,
+    ):
+        with pytest.raises(ShardReadOnly, match="takes no more writes"):
+            refused()
+    assert data_of(log, "a") == [1]
+    assert log.state("a").head_seq == 1
+
+
+def test_a_full_disk_refuses_the_write_and_takes_the_next(disk: HostileDisk) -> None:
+    log = open_tiny(disk)
+    log.append("a", [{"data": "x" * 3_000}])
+    disk.arm(FaultPlan().fail(operation="allocate", error=DiskFull))
+    with pytest.raises(DiskFull):
+        log.append("a", [{"data": "y" * 3_000}], idempotency_key="once")
+    again = log.append("a", [{"data": "z" * 3_000}], idempotency_key="once")
+    assert (again.first_seq, again.deduped) == (2, False)
+    assert [value[0] for value in data_of(log, "a")] == ["x", "z"]
+
+
+def test_damage_of_a_segment_is_told_and_never_skipped(disk: HostileDisk) -> None:
+    log = open_tiny(disk)
+    log.append("a", [{"data": i} for i in range(4)])
+    log.checkpoint()
+    path = "topics/0000000000000001/seg-0000000000000001.data"
+    disk.flip_bit(path, 8 * 37)
+    with pytest.raises(CorruptData, match=path) as damage:
+        log.diff("a")
+    assert damage.value.segment == path
+
+
+def test_an_unknown_format_refuses_to_start(disk: HostileDisk) -> None:
+    open_tiny(disk).close()
+    file = disk.open("meta/FORMAT")
+    file.write_at(0, [b"topics 9\n"])
+    with pytest.raises(UnknownFormat, match="use the version that wrote it"):
+        open_tiny(disk)
+    file.write_at(0, [b"topics 1\n"])
+    open_tiny(disk).close()
+
+
+# Reading on.
+
+
+def test_pages_follow_each_other_to_the_head(log: Log) -> None:
+    log.append("a", [{"data": i} for i in range(10)])
+    cursor, seen = 0, []
+    while True:
+        page = log.diff("a", from_seq=cursor, limit=3)
+        seen += [record.data for record in page.records]
+        cursor = page.next_from_seq
+        if page.caught_up:
+            break
+    assert seen == list(range(10))
+
+
+def test_a_limit_is_clamped_and_zero_means_the_default(disk: HostileDisk) -> None:
+    with open_tiny(disk, max_limit=300) as log:
+        log.append("a", [{"data": i} for i in range(400)])
+        assert log.diff("a", limit=0).count == 256
+        assert log.diff("a", limit=1_000).count == 300
+
+
+def test_a_page_stops_at_its_byte_budget_but_never_before_one_record(log: Log) -> None:
+    log.append("a", [{"data": "x" * 100} for _ in range(10)])
+    assert log.diff("a", max_batch_bytes=1).count == 1
+    assert log.diff("a", max_batch_bytes=450).count in (3, 4)
+
+
+# Threads.
+
+
+def test_many_threads_may_use_one_log(tmp_path: Path) -> None:
+    writers, batches, batch = 6, 25, 4
+    errors: list[TopicsError | AssertionError] = []
+    config = ServerConfig(
+        data_dir=str(tmp_path), segment_max_events=50, checkpoint_ms=5, snapshot_ms=20, sweep_ms=5
+    )
+
+    def run(step: Any) -> None:  # noqa: ANN401 - any of the three below
+        try:
+            step()
+        except (TopicsError, AssertionError) as error:
+            errors.append(error)
+
+    with Log(config) as log:
+        for topic, durability in (("f", "fsync"), ("d", "disk")):
+            log.create(topic, durability=durability)
+        stop = threading.Event()
+
+        def write(writer: int) -> None:
+            for i in range(batches):
+                for topic in ("f", "d"):
+                    records = [{"data": [writer, i, j], "tag": f"w{writer}"} for j in range(batch)]
+                    appended = log.append(topic, records)
+                    assert appended.last_seq - appended.first_seq == batch - 1
+
+        def read() -> None:
+            while not stop.is_set():
+                for topic in ("f", "d"):
+                    head_seq = log.state(topic).head_seq
+                    page = log.diff(topic, limit=1_000)
+                    seqs = [record.seq for record in page.records]
+                    assert seqs == sorted(seqs)
+                    assert page.head_seq >= head_seq
+
+        def delete() -> None:
+            while not stop.is_set():
+                log.delete("d", match="w0")
+                log.checkpoint()
+
+        writing = [
+            threading.Thread(target=run, args=(lambda w=w: write(w),)) for w in range(writers)
+        ]
+        others = [threading.Thread(target=run, args=(step,)) for step in (read, read, delete)]
+        for thread in [*writing, *others]:
+            thread.start()
+        for thread in writing:
+            thread.join(DEADLINE_S)
+        stop.set()
+        for thread in others:
+            thread.join(DEADLINE_S)
+        assert not any(thread.is_alive() for thread in [*writing, *others])
+        assert errors == []
+        log.delete("d", match="w0")
+        for topic, count in (("f", writers * batches * batch), ("d", (writers - 1) * batches * batch)):
+            assert log.state(topic).count == count
+            check_order_of_writers(log, topic)
+        assert log.last_error is None
+    with Log(config) as log:
+        assert log.state("f").count == writers * batches * batch
+        check_order_of_writers(log, "f")
+        check_order_of_writers(log, "d")
+
+
+def check_order_of_writers(log: Log, topic: str) -> None:
+    """Every batch is whole and contiguous, every writer's batches in its own order."""
+    seen: dict[int, list[tuple[int, int]]] = {}
+    cursor = 0
+    while True:
+        page = log.diff(topic, from_seq=cursor, limit=1_000)
+        for record in page.records:
+            writer, i, j = record.data
+            seen.setdefault(writer, []).append((i, j))
+        cursor = page.next_from_seq
+        if page.caught_up:
+            break
+    for order in seen.values():
+        assert order == [(i, j) for i in range(25) for j in range(4)]
