@@ -6,7 +6,7 @@ thread-safe.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from topics.clock import Clock
@@ -19,31 +19,27 @@ from topics.engine.diff import DiffRequest, read_diff
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.shard import Shard
-from topics.engine.snapshot import capture, volatile_holes
+from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
-from topics.engine.topics.floors import Hole
+from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
     LimitReached,
     RequestError,
     Throttled,
-    TopicNotEmpty,
     TopicNotFound,
 )
-from topics.limits import check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
-from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.store import SegmentStore
-from topics.storage.segments.tag_runs import TagRuns
 from topics.storage.snapshots.snapshot import save_snapshot
 from topics.storage.wal import frame
-from topics.storage.wal.group_commit import RETRY_AFTER_MS, GroupCommit, Ticket, Waiter
+from topics.storage.wal.group_commit import RETRY_AFTER_MS, GroupCommit, Waiter
 from topics.storage.wal.log import Position, WalLog, list_wal_files
 
 IDLE_MS = 1_000
@@ -66,7 +62,6 @@ class Engine:
         self.clock = clock
         self.disk = disk
         self.stores = Stores(disk, cold=cold)
-        self._registry_lock = threading.RLock()
         self._work_lock = threading.RLock()
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
         self._cold_lock = threading.Lock()
@@ -87,18 +82,23 @@ class Engine:
             cache_intact=data_dir.cache_is_intact(self.disk),
             progress=progress,
         )
-        self._topics = {topic.name: topic for topic in found.topics.values()}
-        self._next_topic_id = found.next_topic_id
         self._snapshot_number = found.snapshot_number
         self._kept_places = [found.snapshot_places] if found.snapshot_places else []
         self.shards = self._open_shards(found)
+        self.registry = Registry(
+            found.topics,
+            next_topic_id=found.next_topic_id,
+            shards=self.shards,
+            stores=self.stores,
+            config=self.config,
+            clock=self.clock,
+        )
         self._tail_bytes_max = self.config.tail_cache_bytes // len(self.shards)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
             )
-        for topic in self._topics.values():
-            shard = self.shard_of(topic)
+        for shard, topic in self.registry.each():
             shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
             if topic.chunks() or topic.flagged:
                 shard.dirty.add(topic)
@@ -148,73 +148,34 @@ class Engine:
     # Topics.
 
     def shard_of(self, topic: Topic) -> Shard:
-        return self.shards[topic.id % len(self.shards)]
+        return self.registry.shard_of(topic)
 
     def find_topic(self, name: str) -> Topic | None:
-        return self._topics.get(name)
+        return self.registry.find(name)
 
     def topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            raise TopicNotFound(name)
-        return topic
-
-    def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
-        """Return the topic a write goes to, and whether the write created it."""
-        topic = self._topics.get(name)
-        if topic is not None:
-            return topic, False
-        check_topic_name(name)
-        if not write.options.create:
-            raise TopicNotFound(name)
-        with self._registry_lock:
-            created = name not in self._topics
-            if created:
-                self.create_topic(name, write.config)
-            return self._topics[name], created
+        return self.registry.get(name)
 
     def topics(self) -> list[Topic]:
-        with self._registry_lock:
-            return sorted(self._topics.values(), key=lambda topic: topic.name)
+        return self.registry.all()
 
     def create_topic(self, name: str, changes: Mapping[str, Any]) -> bool:
         """Create a topic or change the config of an existing one; tell whether it was created."""
-        check_topic_name(name)
-        with self._registry_lock:
-            self._check_open()
-            existing = self._topics.get(name)
-            if existing is not None:
-                self._update_config(existing, changes)
-                return False
-            config = TopicConfig.from_changes(changes)
-            self._check_config(name, config)
-            if self.config.max_topics and len(self._topics) >= self.config.max_topics:
-                raise LimitReached("max_topics", self.config.max_topics)
-            self._create(name, config)
-            return True
+        self._check_open()
+        return self.registry.create(name, changes)
+
+    def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
+        """Return the topic a write goes to, and whether the write created it."""
+        self._check_open()
+        return self.registry.for_write(name, write)
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all that it holds; False where there was none."""
-        check_topic_name(name)
-        with self._registry_lock:
-            self._check_open()
-            topic = self._topics.get(name)
-            if topic is None:
-                return False
-            shard = self.shard_of(topic)
-            with shard.lock:
-                self._expire(shard, topic)
-                if if_empty and (topic.live_records or topic.inflight_records):
-                    raise TopicNotEmpty(name)
-                shard.commit.admit(0)
-                ticket = self._submit(shard, topic, frame.TopicDelete())
-                topic.deleted = True
-            try:
-                shard.commit.commit(ticket)
-            except BaseException:
-                topic.deleted = False
-                raise
-            del self._topics[name]
+        self._check_open()
+        topic = self.registry.remove(name, if_empty=if_empty)
+        if topic is None:
+            return False
+        shard = self.shard_of(topic)
         with self._work_lock, shard.lock:
             shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
             shard.dirty.discard(topic)
@@ -228,7 +189,7 @@ class Engine:
         topic = self.topic(name)
         shard = self.shard_of(topic)
         with shard.lock:
-            self._expire(shard, topic)
+            self.registry.expire(topic)
             if touch:
                 topic.last_read_ts = self.clock.now_ms()
             segments = topic.segments()
@@ -293,7 +254,7 @@ class Engine:
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
             with shard.lock:
-                self._expire(shard, topic)
+                self.registry.expire(topic)
         topic.last_read_ts = now_ms
         return read_diff(topic, request)
 
@@ -314,7 +275,7 @@ class Engine:
         with shard.lock:
             if topic.deleted:
                 raise TopicNotFound(topic.name)
-            self._expire(shard, topic)
+            self.registry.expire(topic)
             # What is queued belongs to the past of this delete.
             finished = shard.commit.flush()
             ticket = submit_delete(shard, topic, before_seq=before_seq, match=match, waiter=waiter)
@@ -348,14 +309,14 @@ class Engine:
         """Checkpoint, save the metadata, trim the WAL."""
         with self._work_lock:
             self.checkpoint()
-            with self._registry_lock:
+            with self.registry.lock:
                 by_shard: dict[Shard, list[Topic]] = {shard: [] for shard in self.shards}
-                for topic in self._topics.values():
-                    by_shard[self.shard_of(topic)].append(topic)
+                for shard, topic in self.registry.each():
+                    by_shard[shard].append(topic)
                 snapshot = capture(
                     self.shards,
                     by_shard,
-                    next_topic_id=self._next_topic_id,
+                    next_topic_id=self.registry.next_topic_id,
                     hot_disk=self.disk,
                     clean=clean,
                 )
@@ -372,9 +333,9 @@ class Engine:
     def sweep(self) -> None:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
         now_ms = self.clock.now_ms()
-        for shard, topic in self._each():
+        for shard, topic in self.registry.each():
             with shard.lock:
-                self._expire(shard, topic)
+                self.registry.expire(topic)
                 if topic.enforce_caps():
                     shard.floors_due.add(topic)
                 topic.idempotency.forget_old(
@@ -393,7 +354,7 @@ class Engine:
             return
         try:
             with self._work_lock:
-                for shard, topic in self._each():
+                for shard, topic in self.registry.each():
                     maintenance.index_tags(shard, topic)
                     maintenance.reclaim(shard, topic, stores=self.stores)
                     while maintenance.rewrite_one(shard, topic, config=self.config):
@@ -405,7 +366,7 @@ class Engine:
         """Move old sealed segments to the cold tier and bring it up to date; return how many."""
         with self._cold_lock:
             moved = 0
-            for shard, topic in self._each():
+            for shard, topic in self.registry.each():
                 moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
                 maintenance.refresh_cold(shard, topic, stores=self.stores)
             return moved
@@ -413,12 +374,12 @@ class Engine:
     def close(self) -> None:
         """Stop cleanly: give back reservations, checkpoint, snapshot, release the directory."""
         with self._work_lock:
-            with self._registry_lock:
+            with self.registry.lock:
                 if self._closed:
                     return
                 self._closed = True
             try:
-                for shard, topic in self._each():
+                for shard, topic in self.registry.each():
                     with shard.lock:
                         close_reservation(shard, topic)
                 self.snapshot(clean=True)
@@ -440,84 +401,6 @@ class Engine:
             raise Closed("the log is closed")
 
     def _check_total_bytes(self, size: int) -> None:
-        total = sum(topic.live_bytes + topic.inflight_bytes for topic in self._topics.values())
+        total = sum(topic.live_bytes + topic.inflight_bytes for topic in self.registry.all())
         if total + size > self.config.max_total_bytes:
             raise LimitReached("max_total_bytes", self.config.max_total_bytes)
-
-    def _check_config(self, name: str, config: TopicConfig) -> None:
-        if config.dead_letter is not None:
-            check_topic_name(config.dead_letter)
-            if config.dead_letter == name:
-                raise RequestError("topic config: dead_letter may not be the topic itself")
-
-    def _each(self) -> Iterator[tuple[Shard, Topic]]:
-        for topic in self.topics():
-            yield self.shard_of(topic), topic
-
-    def _expire(self, shard: Shard, topic: Topic) -> None:
-        if topic.expire(self.clock.now_ms()):
-            shard.floors_due.add(topic)
-
-    def _submit(self, shard: Shard, topic: Topic, body: frame.Body) -> Ticket:
-        """Queue a control frame of a topic that must be durable before anyone hears of it."""
-        shard.submit_floors()
-        return shard.submit_control(
-            frame.encode_control(body, topic_id=topic.id, ts=self.clock.now_ms()), needs_sync=True
-        )
-
-    def _create(self, name: str, config: TopicConfig) -> Topic:
-        topic_id = self._next_topic_id
-        topic = Topic(
-            topic_id,
-            name,
-            config=config,
-            created_ts=self.clock.now_ms(),
-            tags=TagRuns(self.disk, self.stores.maps, topic_id),
-        )
-        shard = self.shard_of(topic)
-        with shard.lock:
-            shard.commit.admit(0)
-            self._next_topic_id += 1
-            body = frame.TopicCreate(name, config.as_dict(), topic.created_ts)
-            ticket = self._submit(shard, topic, body)
-        shard.commit.commit(ticket)
-        self._topics[name] = topic
-        return topic
-
-    def _update_config(self, topic: Topic, changes: Mapping[str, Any]) -> None:
-        topic.config.check_same_type(changes, topic=topic.name)
-        config = topic.config.merged(changes)
-        self._check_config(topic.name, config)
-        if config == topic.config:
-            return
-        shard = self.shard_of(topic)
-        with shard.lock:
-            shard.commit.admit(0)
-            finished = shard.commit.flush()
-            if config.persists and not topic.config.persists:
-                self._submit_volatile_holes(shard, topic)
-            if config.durability == "fsync":
-                close_reservation(shard, topic)
-            ticket = self._submit(shard, topic, frame.ConfigUpdate(config.as_dict()))
-            # Now, not after the sync: what is written behind the frame must follow it.
-            before, topic.config = topic.config, config
-        shard.commit.wake(finished)
-        try:
-            shard.commit.commit(ticket)
-        except BaseException:
-            topic.config = before
-            raise
-        with shard.lock:
-            self._expire(shard, topic)
-            if topic.enforce_caps():
-                shard.floors_due.add(topic)
-
-    def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
-        """Say on the log which seqs a restart will not find; the living engine still has them."""
-        holes = volatile_holes(topic, hot_disk=self.disk)
-        told_seq = max((r.last_seq for r in [*topic.runs, *topic.holes, *holes]), default=0)
-        if told_seq < topic.head_seq:
-            # Nothing is left of these, but they were handed out: the head must not go back.
-            holes.append(Hole(told_seq + 1, topic.head_seq, "deleted"))
-        for hole in holes:
-            shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))

@@ -1,11 +1,11 @@
 """A start: snapshot + segments + WAL → topics, in one deterministic pass.
 
     newest whole snapshot → scan every shard's log → which seqs are in synced segments
-    → open segments → apply frames in order
-    → announce what a power cut took → cut torn tails
+    → open segments → cut torn tails → apply frames in order
+    → announce what a power cut took
 
-Nothing on disk changes before everything was read and believed; what changes then (torn tails,
-orphans) may be cut anywhere and done again. Damage of bytes that were once synced stops the start
+No log changes before all of them were read and believed; what changes then (torn tails, delete
+flags, orphans) may be cut anywhere and done again. Damage of bytes that were once synced stops the start
 with an error that names the file.
 """
 
@@ -87,13 +87,14 @@ class _Recovery:
         self._collect_marks()
         for topic_snapshot in snapshot.topics if snapshot else ():
             self._restore(topic_snapshot)
+        # First: a replayed delete sets flags in segments, which must not outlive its frame.
+        for replay in self._found.replays.values():
+            seal_tail(self._disk, replay)
         self._apply_frames()
         self._settle_names()
         for topic in self._found.topics.values():
             self._settle(topic)
         self._find_orphans()
-        for replay in self._found.replays.values():
-            seal_tail(self._disk, replay)
         self._progress(1.0)
         return self._found
 

@@ -81,6 +81,27 @@ def odd_frames(data: Buffer, idx: Buffer, *, topic_id: int) -> list[int]:
     ]
 
 
+def matching_flags(idx: Buffer, stretch: Stretch, *, first_seq: int) -> list[tuple[int, int]]:
+    """Return (seq, flags) of the entries of an `.idx` that speak of these very frames.
+
+    Nothing where most do not: then it is the index of other records.
+    """
+    skip = max(0, stretch.first_seq - first_seq)
+    lead = max(0, first_seq - stretch.first_seq)
+    known = memoryview(idx)[skip * IDX_ENTRY_BYTES : len(idx) // IDX_ENTRY_BYTES * IDX_ENTRY_BYTES]
+    frames = memoryview(stretch.idx)[lead * IDX_ENTRY_BYTES :]
+    stop = min(len(known), len(frames))
+    pairs = zip(ENTRY.iter_unpack(known[:stop]), ENTRY.iter_unpack(frames[:stop]), strict=True)
+    seq = stretch.first_seq + lead
+    matching = [
+        (seq + i, entry[3])
+        for i, (entry, frame) in enumerate(pairs)
+        if (entry[0], entry[1]) == (frame[0] + stretch.start, frame[1])
+        and (not frame[1] or entry[2] == frame[2])
+    ]
+    return matching if 2 * len(matching) * IDX_ENTRY_BYTES >= stop else []
+
+
 def topic_id_at(data: Buffer, offset: int) -> int:
     start = offset + TOPIC_ID_AT
     return int.from_bytes(data[start : start + TOPIC_ID_BYTES], "little")

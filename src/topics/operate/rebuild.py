@@ -22,7 +22,7 @@ from topics.kernel import (
     match_tags,
 )
 from topics.kernel.layout import SEGMENT_HEADER, WAL_HEADER
-from topics.operate.frames import ENTRY, odd_frames
+from topics.operate.frames import ENTRY, Stretch, matching_flags, odd_frames
 from topics.operate.ranges import Range
 from topics.operate.salvage import COLD, HOT, WAL, Piece
 from topics.operate.source import Source, read_source
@@ -117,6 +117,7 @@ class Copier:
         self._tiers = tiers
         self._open: tuple[int, str] = (0, "")
         self._source: Source | None = None
+        self.notes: list[str] = []
 
     def copy(self, facts: TopicFacts, plan: list[Piece], writer: SegmentWriter) -> None:
         following = 0
@@ -127,7 +128,8 @@ class Copier:
             following = piece.last_seq + 1
             data, idx, base_seq = self._load(piece)
             if piece.rank == COLD:
-                self._apply_flags(idx, base_seq, indexes)
+                stretch = Stretch(facts.id, base_seq, piece.start, piece.end, idx)
+                self._apply_flags(stretch, indexes)
             start, stop = piece.first_seq - base_seq, piece.last_seq + 1 - base_seq
             for body in facts.deletes:
                 _apply_delete(data, idx, body, base_seq=base_seq, start=start, stop=stop)
@@ -153,28 +155,33 @@ class Copier:
         idx, _, _ = index_segment(view, base_seq)
         return _with_sound_flags(view, idx), idx, base_seq
 
-    def _apply_flags(self, idx: bytearray, base_seq: int, indexes: list[tuple[int, int]]) -> None:
-        """Delete in a cold copy what the hot indexes of these seqs call deleted."""
-        last_seq = base_seq + len(idx) // IDX_ENTRY_BYTES - 1
-        for first_seq, topic_id in indexes:
-            if first_seq > last_seq:
-                return
-            path = paths.segment_idx_path(topic_id, first_seq)
-            if first_seq + self._tiers[HOT].size(path) // IDX_ENTRY_BYTES <= base_seq:
+    def _apply_flags(self, stretch: Stretch, indexes: list[int]) -> None:
+        """Delete in a cold copy what the hot indexes of these very frames call deleted."""
+        told = 0
+        for first_seq in indexes:
+            if first_seq > stretch.last_seq:
+                break
+            path = paths.segment_idx_path(stretch.topic_id, first_seq)
+            entries = self._tiers[HOT].size(path) // IDX_ENTRY_BYTES
+            if first_seq + entries <= stretch.first_seq:
                 continue
             source = read_source(self._tiers[HOT], path)
-            known = memoryview(source.data if source else b"")
-            known = known[: len(known) // IDX_ENTRY_BYTES * IDX_ENTRY_BYTES]
-            for i, (_, _, _, flags) in enumerate(ENTRY.iter_unpack(known)):
-                at = (first_seq + i - base_seq) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
-                if flags & FLAG_DELETED and 0 <= at < len(idx):
-                    idx[at] |= FLAG_DELETED
+            found = matching_flags(source.data, stretch, first_seq=first_seq) if source else []
+            told += len(found)
+            for seq, flags in found:
+                at = (seq - stretch.first_seq) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
+                stretch.idx[at] |= flags & FLAG_DELETED
+        if told < stretch.entries:
+            self.notes.append(
+                f"topic {stretch.topic_id}, seqs {stretch.first_seq} to {stretch.last_seq}: the "
+                "hot index of a cold segment is damaged: deletes that only it knew may be undone"
+            )
 
 
-def _indexes(disk: Disk, topic_id: int) -> list[tuple[int, int]]:
-    """Return (first seq, topic id) of every `.idx` of a topic, in order."""
+def _indexes(disk: Disk, topic_id: int) -> list[int]:
+    """Return the first seq of every `.idx` of a topic, in order."""
     parsed = map(paths.parse_segment_name, disk.list(paths.topic_dir(topic_id)))
-    return sorted((found[0], topic_id) for found in parsed if found and found[1] == "idx")
+    return sorted(found[0] for found in parsed if found and found[1] == "idx")
 
 
 def _with_sound_flags(view: memoryview, idx: bytearray) -> Buffer:

@@ -77,7 +77,7 @@ class _Repair:
             snapshot=state.used.path if state.used else None,
             damage=self._damage,
             topics=topics,
-            notes=self._notes,
+            notes=[*self._notes, *self._copier.notes],
             records_kept=sum(topic.records_kept for topic in topics),
             records_lost=sum(topic.lost_records for topic in topics),
             seqs_set_aside=sum(r.count for topic in topics for r in topic.set_aside),
@@ -177,7 +177,7 @@ class _Repair:
         for log in _logs_of(state, facts):
             for gap in log.damage:
                 damaged = True
-                if gap.at >= log.start and not _has_append_behind(facts, log, gap):
+                if log.is_replayed(gap) and not _has_append_behind(facts, log, gap):
                     upto_seq += gap.frames_lost_max if facts.persists else 0
                     why = f"{_why(log, gap)} and may have held them"
         intact = cache_is_intact(self._disk) and facts.persists and not damaged

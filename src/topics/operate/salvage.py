@@ -10,7 +10,7 @@ Only places are kept in memory, never records.
 from typing import Final, NamedTuple
 
 from topics.kernel import FLAG_DELETED, IDX_ENTRY_BYTES, summarize_idx
-from topics.operate.frames import ENTRY, Stretch, walk_segment
+from topics.operate.frames import ENTRY, Stretch, matching_flags, walk_segment
 from topics.operate.ranges import Range, join, subtract
 from topics.operate.report import Finding
 from topics.operate.source import Meter, Source, read_source
@@ -200,6 +200,11 @@ class _SegmentSalvage:
     def _learn_deleted(self, mine: Salvage, stretches: list[Stretch]) -> None:
         """Take what is deleted from the index, or from a beginning without frames."""
         if self._idx is not None:
+            mine_only = [s for s in stretches if s.topic_id == self._topic_id]
+            if mine_only and not any(
+                matching_flags(self._idx.data, s, first_seq=self._first_seq) for s in mine_only
+            ):
+                return  # an index of other records: nothing it says is of these
             found = join((s.first_seq, s.last_seq) for s in stretches)
             mine.deleted += subtract(_deleted_ranges(self._idx, self._first_seq), found)
             return

@@ -50,7 +50,8 @@ def measure(disk: Disk, cold: Disk | None = None) -> int:
 
 def _sizes(disk: Disk, directory: str) -> Iterator[int]:
     for name in disk.list(directory):
-        if "." in name:  # every file of ours has a suffix, but for some of a few bytes
+        # Every file of ours has a suffix, but for some of a few bytes.
+        if "." in name and not name.endswith(paths.TEMPORARY_SUFFIX):
             yield disk.size(f"{directory}/{name}")
 
 

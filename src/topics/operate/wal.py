@@ -31,6 +31,7 @@ from topics.storage.wal.log import Position, list_wal_files
 from topics.storage.wal.replay import Run
 
 WAL_START: Final = Position(1, 0)
+NO_END: Final = 1 << 62
 CLEAN_END: Final = "zeros in the place of frames"
 UNKNOWN_FRAMES: Final = 1 << 20
 """How many frames a file may have held of which nothing is known but its name."""
@@ -116,6 +117,11 @@ class Log(NamedTuple):
                 begin = self.proven.offset if file.number == self.proven.file else 0
                 total += max(0, stop - begin) if file.number >= self.proven.file else 0
         return total
+
+    def is_replayed(self, gap: Gap) -> bool:
+        """Tell whether a gap may have held frames that the snapshot does not know."""
+        upto = Position(gap.at.file, gap.end)
+        return upto > self.start or (gap.missing is not None and gap.missing >= self.start.file)
 
     def path(self, number: int) -> str:
         return f"{self.directory}/{paths.wal_file_name(number)}"
@@ -292,14 +298,11 @@ def _missing_end(disk: Disk, log: Log) -> Iterator[Gap]:
     if named is not None and named > last.number:
         # It is written after the file has its name: whoever has one has the other.
         message = f"{paths.CURRENT} names {paths.wal_file_name(named)}, which is missing"
-        yield Gap(end, last.used, end, message, UNKNOWN_FRAMES, named, certain=True)
+        yield Gap(end, NO_END, end, message, UNKNOWN_FRAMES, named, certain=True)
     elif log.proven > end and not last.gaps:
         file, offset = log.proven
         message = f"the log was synced up to byte {offset} of file {file}, but ends here"
-        lost = UNKNOWN_FRAMES
-        if file == last.number:
-            lost = (offset - last.used) // OVERHEAD_BYTES
-        yield Gap(end, last.used, end, message, lost)
+        yield Gap(end, NO_END, end, message, UNKNOWN_FRAMES)
 
 
 def read_current(disk: Disk, directory: str) -> int | None:

@@ -66,11 +66,6 @@ class History:
         if durable:
             track.durable = track.acked
 
-    def refuse(self, topic: str) -> None:
-        """Note that it was refused and left no trace."""
-        track = self.track(topic)
-        del track.versions[track.acked + 1 :]
-
     def all_durable(self) -> None:
         for track in self.tracks.values():
             track.durable = track.acked

@@ -1,18 +1,17 @@
 """Run a workload on hostile disks and keep its history, and every cut point of it if wanted."""
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from topics.config import ServerConfig
 from topics.embedded import Log
 from topics.engine.request import encode_write, read_write
-from topics.errors import DiskFull, RetryLater, ShardReadOnly, StorageError, TopicNotFound
+from topics.errors import DiskFull, RetryLater, ShardReadOnly, StorageError, TopicsError
 from topics.model.append import Appended, WriteOptions
 from topics.testing.crash_history import History, Version
 from topics.testing.crash_model import TopicModel
 from topics.testing.crash_observe import Violation
 from topics.testing.crash_recorder import Disks, RecordingDisk
-from topics.testing.crash_validate import Crash, check_live, resolve
+from topics.testing.crash_validate import check_live, resolve
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.manual_clock import ManualClock
 from topics.testing.workload import (
@@ -27,8 +26,8 @@ from topics.testing.workload import (
     Work,
 )
 
-REFUSALS = (ShardReadOnly, DiskFull, RetryLater)
-"""Errors that promise: nothing of this was written, or it is taken back."""
+REFUSALS = (ShardReadOnly, RetryLater)
+"""Errors that promise that nothing of this was written."""
 
 
 class CutPoint(NamedTuple):
@@ -42,8 +41,8 @@ class CutPoint(NamedTuple):
 class CrashRun:
     """One log under one workload.
 
-    With `records`, the disks before every call that changes them are kept as cut points. With `strikes`, the disks have faults
-    planned: errors are noted and the run goes on.
+    With `records`, the disks before every call that changes them are kept as cut points. On disks with
+    planned faults `apply_or_fail` notes the errors and goes on.
     """
 
     def __init__(
@@ -59,9 +58,8 @@ class CrashRun:
         self.clock = clock or ManualClock()
         self.history = history or History()
         self.cut_points: list[CutPoint] = []
-        self.errors: list[StorageError] = []
+        self.errors: list[TopicsError] = []
         self._records = records
-        self._failed = False
         self.disks = disks or Disks(HostileDisk(), HostileDisk())
         self.log = self.open()
 
@@ -103,16 +101,23 @@ class CrashRun:
 
     def apply_or_fail(self, operation: Operation) -> None:
         """Make a step on a disk that fails; what is visible afterwards is what was acknowledged."""
+        topics = _topics_of(operation)
+        lengths = {topic: len(self.history.track(topic).versions) for topic in topics}
         try:
             self.apply(operation)
-        except StorageError as error:
+        except (StorageError, RetryLater) as error:
             self.errors.append(error)
-            refused = isinstance(error, REFUSALS)
-            self._failed = self._failed or not refused
-            if refused:
-                for topic in _topics_of(operation):
-                    self.history.refuse(topic)
+            # A disk that is full when the log needs a new file leaves everything as it was.
+            full = isinstance(error, DiskFull) and not self.is_read_only
+            if isinstance(error, REFUSALS) or full:
+                for topic, length in lengths.items():
+                    del self.history.track(topic).versions[length:]
         check_live(self.log, self.history, now_ms=self.clock.now_ms())
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether any shard has stopped taking writes."""
+        return any(shard.commit.log.failed is not None for shard in self.log.engine.shards)
 
     def restart(self, how: str) -> None:
         """End the process and start the next one; the state must be what it was."""
@@ -123,8 +128,7 @@ class CrashRun:
         else:
             self.disks = self.disks.kill()
         self.log = self.open()
-        crash: Crash = "untrusted kill" if self._failed else "kill"
-        found = resolve(self.log, self.history, crash=crash, now_ms=self.clock.now_ms())
+        found = resolve(self.log, self.history, crash="kill", now_ms=self.clock.now_ms())
         for topic, track in found.tracks.items():
             old = self.history.track(topic)
             old.versions.append(track.newest)
@@ -247,8 +251,3 @@ def _topics_of(operation: Operation) -> list[str]:
         return [append.topic for append in operation.appends]
     return [operation.topic] if isinstance(operation, Append | Configure | Drop | Delete) else []
 
-
-def close_quietly(log: Log) -> None:
-    """Let go of a log whose disk may be broken."""
-    with suppress(StorageError, TopicNotFound):
-        log.engine.abandon()

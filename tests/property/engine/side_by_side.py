@@ -64,6 +64,7 @@ class SideBySide:
         self.cold_disk = HostileDisk()
         self.oracles: dict[str, OracleTopic] = {}
         self.ever_volatile: set[str] = set()
+        self.ever_kept: set[str] = set()
         self.log = self._open()
 
     @property
@@ -98,9 +99,10 @@ class SideBySide:
         it, so a kill that takes the former brings the latter back.
         """
         oracle = self.oracles.get(topic)
-        classes = {oracle.config.survives, topic not in self.ever_volatile} if oracle else set()
-        classes.add((oracle.config if oracle else OracleConfig()).changed(changes).survives)
-        return changes | {"cap_records": 0, "cap_bytes": 0} if len(classes) == 2 else changes
+        config = (oracle.config if oracle else OracleConfig()).changed(changes)
+        was_kept, was_volatile = topic in self.ever_kept, topic in self.ever_volatile
+        mixed = (was_kept or config.survives) and (was_volatile or not config.survives)
+        return changes | {"cap_records": 0, "cap_bytes": 0} if mixed else changes
 
     def append(
         self,
@@ -149,6 +151,7 @@ class SideBySide:
         assert self.log.drop(topic) == (topic in self.oracles)
         self.oracles.pop(topic, None)
         self.ever_volatile.discard(topic)
+        self.ever_kept.discard(topic)
 
     def sweep(self) -> None:
         self.log.engine.sweep()
@@ -316,6 +319,7 @@ class SideBySide:
     def _take_over_reason(self, topic: str) -> None:
         """Learn whether cap or TTL took it: after a kill both may claim what is over both."""
         oracle = self.oracles[topic]
+        oracle.reason = ""
         if oracle.evict_floor > 1:
             tombstone = self.log.diff(topic, from_seq=0).tombstone
             assert tombstone is not None
@@ -323,8 +327,8 @@ class SideBySide:
             oracle.reason = tombstone.reason
 
     def _note_class(self, topic: str) -> None:
-        if not self.oracles[topic].config.survives:
-            self.ever_volatile.add(topic)
+        kept = self.oracles[topic].config.survives
+        (self.ever_kept if kept else self.ever_volatile).add(topic)
 
     def _try_append(
         self, topic: str, records: list[OracleRecord], node: str | None, once: Once

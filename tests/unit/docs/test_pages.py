@@ -1,11 +1,10 @@
-"""The pages hang together: all are in the table of contents, and every link and file name leads somewhere."""
+"""The pages hang together: all are in the table of contents, every link leads somewhere."""
 
 import re
 import unicodedata
 from pathlib import Path
 
 import pytest
-
 from tests.unit.docs.pages import DOCS, ROOT, doc_pages, every_page, name_of, prose, read
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

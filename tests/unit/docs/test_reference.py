@@ -4,8 +4,8 @@ import re
 
 import msgspec
 import pytest
-
 from tests.unit.docs.pages import DOCS, read
+
 from topics import TopicConfig, TopicState, errors
 from topics.cli import exit_codes
 from topics.engine.diff import SCAN_RECORDS_MAX
@@ -19,9 +19,7 @@ ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
 
 
 def rows(page: str) -> list[list[str]]:
-    cells = [
-        [cell.strip() for cell in row.split("|")] for row in ROW.findall(read(DOCS / page))
-    ]
+    cells = [[cell.strip() for cell in row.split("|")] for row in ROW.findall(read(DOCS / page))]
     return [row for row in cells if not set("".join(row)) <= set("- ")]
 
 
@@ -84,11 +82,13 @@ def test_every_exit_code_is_explained() -> None:
 
 
 def test_every_frame_type_stands_in_the_format_page() -> None:
-    page = read(DOCS / "internals/formats/wal.md")
-    for body in BODY_TYPES.values():
-        assert body.__name__ in page
-    numbers = [int(n) for row in rows("internals/formats/wal.md") for n in re.findall(r"^\d+|(?<=/ )\d+", row[0])]
-    assert set(FrameType) <= set(numbers)
+    shown: dict[int, str] = {}
+    for row in rows("internals/formats/wal.md"):
+        numbers, names = row[0].split(" / "), row[1].split(" / ")
+        if len(row) == 3 and numbers[0].isdigit():
+            shown.update(zip(map(int, numbers), names, strict=True))
+    bodies = {int(number): body.__name__ for number, body in BODY_TYPES.items()}
+    assert shown == {int(FrameType.APPEND): "Append", **bodies}
 
 
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:

@@ -41,15 +41,15 @@ cdef inline bint continues(const RunOfFrames* run, const Frame* frame) noexcept 
     )
 
 
-cdef bint add_run(Scanner* scanner, const Frame* frame) noexcept nogil:
-    """False without memory."""
+cdef RunOfFrames* add_run(Scanner* scanner, const Frame* frame) noexcept nogil:
+    """The new last run, NULL without memory."""
     cdef RunOfFrames* run
     cdef Py_ssize_t size
     if scanner.runs_count == scanner.runs_size:
         size = scanner.runs_size * 2 if scanner.runs_size else 64
         run = <RunOfFrames*> realloc(scanner.runs, size * sizeof(RunOfFrames))
         if run == NULL:
-            return False
+            return NULL
         scanner.runs = run
         scanner.runs_size = size
     run = scanner.runs + scanner.runs_count
@@ -60,24 +60,23 @@ cdef bint add_run(Scanner* scanner, const Frame* frame) noexcept nogil:
     run.count = 1
     run.start = scanner.at
     run.end = scanner.at + <Py_ssize_t> frame.size
-    return True
+    return run
 
 
 cdef bint scan(Scanner* scanner) noexcept nogil:
     """False without memory."""
     cdef const uint8_t* stop = scanner.buffer + scanner.stop
     cdef Frame frame
-    cdef RunOfFrames* run
+    cdef RunOfFrames* run = NULL
     cdef Py_ssize_t i
     while read_intact(scanner.buffer + scanner.at, stop, &frame):
-        run = scanner.runs + scanner.runs_count - 1
-        if scanner.runs_count and continues(run, &frame):
+        if run != NULL and continues(run, &frame):
             run.count += 1
             run.end += <Py_ssize_t> frame.size
         else:
-            if not add_run(scanner, &frame):
+            run = add_run(scanner, &frame)
+            if run == NULL:
                 return False
-            run = scanner.runs + scanner.runs_count - 1
         scanner.at += <Py_ssize_t> frame.size
         if not frame.flags & FLAG_BATCH_OPEN:
             scanner.whole_end = scanner.at

@@ -375,7 +375,8 @@ cdef int lookup(Lookup* work) noexcept nogil:
         work.seqs[work.count] = ref.seq
         work.count += 1
         low += 1
-    qsort(work.seqs, work.count, sizeof(uint64_t), compare_u64)
+    if work.count:
+        qsort(work.seqs, work.count, sizeof(uint64_t), compare_u64)
     return 1
 
 

@@ -1,0 +1,200 @@
+"""Which topics there are: created, changed and deleted here, each step durable before it is told.
+
+Owns the map from names to topics and the next topic id. Its lock is held during the sync of a
+control frame; writes and reads of records never take it.
+Keeps: an id is never given twice; a name has one living topic.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from topics.clock import Clock
+from topics.config import ServerConfig
+from topics.engine.append import close_reservation
+from topics.engine.request import Write
+from topics.engine.shard import Shard
+from topics.engine.snapshot import volatile_holes
+from topics.engine.stores import Stores
+from topics.engine.topics.floors import Hole
+from topics.engine.topics.topic import Topic
+from topics.errors import LimitReached, RequestError, TopicNotEmpty, TopicNotFound
+from topics.limits import check_topic_name
+from topics.model.topic_config import TopicConfig
+from topics.storage.segments.tag_runs import TagRuns
+from topics.storage.wal import frame
+from topics.storage.wal.group_commit import Ticket
+
+
+class Registry:
+    """The topics of one engine."""
+
+    def __init__(
+        self,
+        topics: Mapping[int, Topic],
+        *,
+        next_topic_id: int,
+        shards: Sequence[Shard],
+        stores: Stores,
+        config: ServerConfig,
+        clock: Clock,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.next_topic_id = next_topic_id
+        self._by_name = {topic.name: topic for topic in topics.values()}
+        self._shards = shards
+        self._stores = stores
+        self._config = config
+        self._clock = clock
+
+    # Looking.
+
+    def find(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise TopicNotFound(name)
+        return topic
+
+    def all(self) -> list[Topic]:
+        """Return the topics by name."""
+        with self.lock:
+            return sorted(self._by_name.values(), key=lambda topic: topic.name)
+
+    def each(self) -> Iterator[tuple[Shard, Topic]]:
+        for topic in self.all():
+            yield self.shard_of(topic), topic
+
+    def shard_of(self, topic: Topic) -> Shard:
+        return self._shards[topic.id % len(self._shards)]
+
+    def expire(self, topic: Topic) -> None:
+        """Apply the TTL; the shard's lock is held."""
+        if topic.expire(self._clock.now_ms()):
+            self.shard_of(topic).floors_due.add(topic)
+
+    # Changing.
+
+    def create(self, name: str, changes: Mapping[str, Any]) -> bool:
+        """Create a topic or change the config of an existing one; tell whether it was created."""
+        check_topic_name(name)
+        with self.lock:
+            existing = self._by_name.get(name)
+            if existing is not None:
+                self._update(existing, changes)
+                return False
+            config = TopicConfig.from_changes(changes)
+            _check_dead_letter(name, config)
+            if self._config.max_topics and len(self._by_name) >= self._config.max_topics:
+                raise LimitReached("max_topics", self._config.max_topics)
+            self._create(name, config)
+            return True
+
+    def for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
+        """Return the topic a write goes to, and whether the write created it."""
+        topic = self._by_name.get(name)
+        if topic is not None:
+            return topic, False
+        check_topic_name(name)
+        if not write.options.create:
+            raise TopicNotFound(name)
+        with self.lock:
+            created = name not in self._by_name
+            if created:
+                self.create(name, write.config)
+            return self._by_name[name], created
+
+    def remove(self, name: str, *, if_empty: bool) -> Topic | None:
+        """End a topic, durably; its files are still there. None where there was none."""
+        check_topic_name(name)
+        with self.lock:
+            topic = self._by_name.get(name)
+            if topic is None:
+                return None
+            shard = self.shard_of(topic)
+            with shard.lock:
+                self.expire(topic)
+                if if_empty and (topic.live_records or topic.inflight_records):
+                    raise TopicNotEmpty(name)
+                shard.commit.admit(0)
+                ticket = self._submit(shard, topic, frame.TopicDelete())
+                topic.deleted = True
+            try:
+                shard.commit.commit(ticket)
+            except BaseException:
+                topic.deleted = False
+                raise
+            del self._by_name[name]
+            return topic
+
+    def _create(self, name: str, config: TopicConfig) -> None:
+        topic_id = self.next_topic_id
+        topic = Topic(
+            topic_id,
+            name,
+            config=config,
+            created_ts=self._clock.now_ms(),
+            tags=TagRuns(self._stores.hot_disk, self._stores.maps, topic_id),
+        )
+        shard = self.shard_of(topic)
+        with shard.lock:
+            shard.commit.admit(0)
+            self.next_topic_id += 1
+            body = frame.TopicCreate(name, config.as_dict(), topic.created_ts)
+            ticket = self._submit(shard, topic, body)
+        shard.commit.commit(ticket)
+        self._by_name[name] = topic
+
+    def _update(self, topic: Topic, changes: Mapping[str, Any]) -> None:
+        topic.config.check_same_type(changes, topic=topic.name)
+        config = topic.config.merged(changes)
+        _check_dead_letter(topic.name, config)
+        if config == topic.config:
+            return
+        shard = self.shard_of(topic)
+        with shard.lock:
+            shard.commit.admit(0)
+            finished = shard.commit.flush()
+            if config.persists and not topic.config.persists:
+                self._submit_volatile_holes(shard, topic)
+            if config.durability == "fsync":
+                close_reservation(shard, topic)
+            ticket = self._submit(shard, topic, frame.ConfigUpdate(config.as_dict()))
+            # Now, not after the sync: what is written behind the frame must follow it.
+            before, topic.config = topic.config, config
+        shard.commit.wake(finished)
+        try:
+            shard.commit.commit(ticket)
+        except BaseException:
+            topic.config = before
+            raise
+        with shard.lock:
+            self.expire(topic)
+            if topic.enforce_caps():
+                shard.floors_due.add(topic)
+
+    def _submit(self, shard: Shard, topic: Topic, body: frame.Body) -> Ticket:
+        """Queue a control frame that must be durable before anyone hears of it."""
+        shard.submit_floors()
+        return shard.submit_control(
+            frame.encode_control(body, topic_id=topic.id, ts=self._clock.now_ms()), needs_sync=True
+        )
+
+    def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
+        """Say on the log which seqs a restart will not find; the living engine still has them."""
+        holes = volatile_holes(topic, hot_disk=self._stores.hot_disk)
+        told_seq = max((r.last_seq for r in [*topic.runs, *topic.holes, *holes]), default=0)
+        if told_seq < topic.head_seq:
+            # Nothing is left of these, but they were handed out: the head must not go back.
+            holes.append(Hole(told_seq + 1, topic.head_seq, "deleted"))
+        for hole in holes:
+            shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))
+
+
+def _check_dead_letter(name: str, config: TopicConfig) -> None:
+    if config.dead_letter is not None:
+        check_topic_name(config.dead_letter)
+        if config.dead_letter == name:
+            raise RequestError("topic config: dead_letter may not be the topic itself")

@@ -1,0 +1,173 @@
+"""A disk that fails, once or for ever, at every call: no ack after a failed sync (oracle 12).
+
+While the disk fails: what is visible is exactly what was acknowledged, and reads go on. After a restart, by kill or power cut:
+acknowledged ⊆ readable ⊆ submitted.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.crash.scenarios import BY_NAME, tiny
+from topics.engine.request import encode_write, read_write
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError
+from topics.testing.crash_history import History
+from topics.testing.crash_recorder import Disks
+from topics.testing.crash_run import CrashRun
+from topics.testing.crash_sweep import check_afterlife, start, told
+from topics.testing.crash_validate import resolve
+from topics.testing.hostile_disk import HostileDisk
+from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
+from topics.testing.workload import Append, Configure, Operation, Work
+
+CONFIG = tiny(2)
+NAMES = [
+    "append in every durability class",
+    "group commit",
+    "rotation, with and without a spare",
+    "checkpoint and seal",
+    "snapshot and trim",
+    "delete by tag and by seq",
+    "tag index, rewrite and reclaim",
+    "relocation",
+]
+STRIDE = 7
+DEADLINE_S = 10.0
+
+
+class Failure(NamedTuple):
+    """One way to fail the n-th call."""
+
+    name: str
+    forever: bool
+    error: type[DiskFailed]
+    short_bytes: int | None = None
+
+    def plan(self, call: int) -> FaultPlan:
+        if self.short_bytes is not None:
+            return FaultPlan().write_short(
+                at_call=call, operation=None, written_bytes=self.short_bytes, error=self.error
+            )
+        return FaultPlan().fail(at_call=call, error=self.error, forever=self.forever)
+
+
+FAILURES = [
+    Failure("EIO once", forever=False, error=DiskFailed),
+    Failure("EIO for ever", forever=True, error=DiskFailed),
+    Failure("ENOSPC once", forever=False, error=DiskFull),
+    Failure("ENOSPC for ever", forever=True, error=DiskFull),
+    Failure("short write", forever=False, error=DiskFull, short_bytes=70),
+]
+
+
+def calls_of(operations: list[Operation]) -> range:
+    """Return the calls of a whole run, from the one after the start."""
+    run = CrashRun(CONFIG)
+    first = run.disks.hot.calls_made
+    run.run(operations)
+    return range(0, run.disks.hot.calls_made - first, STRIDE)
+
+
+def run_with(plan: FaultPlan, operations: list[Operation]) -> CrashRun:
+    run = CrashRun(CONFIG, disks=Disks(HostileDisk(), HostileDisk()))
+    run.disks.hot.arm(plan)
+    for operation in operations:
+        run.apply_or_fail(operation)
+    run.disks.hot.arm(NO_FAULTS)
+    return run
+
+
+def check_restarts(run: CrashRun) -> None:
+    now_ms = run.clock.now_ms()
+    trusted = not run.is_read_only
+    for seed in (0, 3):
+        after = start(CONFIG, run.disks.copy().power_cut(seed), now_ms)
+        resolve(after.log, run.history, crash="power", now_ms=now_ms)
+    after = start(CONFIG, run.disks.kill(), now_ms)
+    crash = "kill" if trusted else "untrusted kill"
+    after.history = resolve(after.log, run.history, crash=crash, now_ms=now_ms)
+    check_afterlife(after, run.history, 0)
+
+
+def cases() -> Iterator[tuple[str, Failure]]:
+    for name in NAMES:
+        for failure in FAILURES:
+            yield name, failure
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("name", "failure"), cases(), ids=str)
+def test_a_failing_call_takes_nothing_that_was_promised(name: str, failure: Failure) -> None:
+    operations = BY_NAME[name].operations
+    calls = calls_of(operations)
+    assert len(calls) >= 5, "the sweep has shrunk"
+    for call in calls:
+        with told(f"{failure.name} at call {call} of {name}"):
+            check_restarts(run_with(failure.plan(call), operations))
+
+
+def opened(history: History | None = None) -> CrashRun:
+    run = CrashRun(tiny(1), history=history)
+    run.run([Configure("sure", {"durability": "fsync"}), Append("sure", 1, 2)])
+    return run
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("operation", ["sync_data", "write_at"])
+@pytest.mark.parametrize("error", [DiskFailed, DiskFull])
+def test_after_a_failed_write_or_sync_the_shard_is_read_only(
+    operation: str, error: type[DiskFailed]
+) -> None:
+    run = opened()
+    run.disks.hot.arm(FaultPlan().fail(operation=operation, path="wal/wal-*", error=error))  # type: ignore[arg-type]
+    with pytest.raises(error):
+        run.apply(Append("sure", 10, 2))
+    for step in (Append("sure", 20), Work("checkpoint"), Work("snapshot")):
+        with pytest.raises(ShardReadOnly):
+            run.log.append("sure", [{"data": 1}])
+        with pytest.raises(StorageError):
+            run.apply(step)
+    assert [record.data["n"] for record in run.log.diff("sure").records] == [1, 2]
+
+
+@pytest.mark.crash
+def test_a_full_disk_at_rotation_refuses_and_recovers() -> None:
+    run = opened()
+    run.disks.hot.arm(FaultPlan().fail(operation="allocate", error=DiskFull))
+    with pytest.raises(DiskFull):
+        run.log.append("sure", [{"data": "x" * 900}] * 5)
+    assert run.log.append("sure", [{"data": "x" * 900}] * 5).first_seq == 3
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("error", [DiskFailed, DiskFull])
+def test_a_writer_that_waits_for_a_sync_hears_of_a_later_failed_write(
+    error: type[DiskFailed],
+) -> None:
+    run = opened()
+    engine = run.log.engine
+    topic = engine.topic("sure")
+    first = read_write(encode_write([{"data": 1}]), CONFIG)
+    shard, waiting = engine.submit_append(topic, first)
+    with shard.lock:
+        shard.commit.flush()
+    run.disks.hot.arm(FaultPlan().fail(operation="write_at", path="wal/wal-*", error=error))
+    second = read_write(encode_write([{"data": 2}]), CONFIG)
+    _, failing = engine.submit_append(topic, second)
+    with pytest.raises(StorageError):
+        shard.commit.commit(failing)
+    failures: list[StorageError] = []
+
+    def wait() -> None:
+        try:
+            shard.commit.commit(waiting)
+        except StorageError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive(), "the writer waits for ever"
+    assert failures, "the writer was told that its record is durable"

@@ -1,0 +1,104 @@
+"""All sequences of up to two operations, and a part of those of three, cut at every disk call.
+
+Most crash bugs need at most three operations (CrashMonkey); the rest of the space of three is for `make torture`.
+"""
+
+from itertools import product
+
+import pytest
+
+from tests.crash.scenarios import tiny
+from topics.testing.crash_run import CutPoint
+from topics.testing.crash_sweep import KILL, crash_everywhere, record
+from topics.testing.workload import (
+    TOPIC_CONFIGS,
+    Append,
+    Configure,
+    Delete,
+    Drop,
+    Operation,
+    Restart,
+    Tick,
+    Work,
+)
+
+CONFIG = tiny(1)
+PROLOGUE: list[Operation] = [
+    Configure("sure", {"durability": "fsync", "ttl_ms": 20_000}),
+    Configure("fast", TOPIC_CONFIGS["fast"]),
+    Append("sure", 1, 6, tag="a:1"),
+    Append("fast", 7, 5, tag="b:1", pad=200),
+    Work("snapshot"),
+    Work("maintain"),
+    Append("sure", 12, 3, tag="b:1"),
+    Append("fast", 15, 2, pad=600, key="early"),
+]
+STEPS: list[Operation] = [
+    Append("sure", 100, 2, tag="a:1", pad=500),
+    Append("fast", 110, 3, tag="b:2", pad=900),
+    Append("fast", 15, 2, pad=600, key="early"),
+    Delete("sure", tag="a:*"),
+    Delete("fast", before_seq=5),
+    Configure("sure", {"cap_records": 4}),
+    Configure("fast", {"durability": "fsync"}),
+    Drop("fast"),
+    Tick(21_000),
+    Work("sync"),
+    Work("checkpoint"),
+    Work("snapshot"),
+    Work("maintain"),
+    Work("relocate"),
+    Restart("kill"),
+    Restart("clean"),
+]
+BASE_SEEDS = [0, KILL]
+
+
+def numbered(steps: tuple[Operation, ...]) -> list[Operation]:
+    """Give every append of a sequence payloads of its own."""
+    return [
+        Append(step.topic, step.n + 1000 * place, step.count, step.tag, step.pad, step.key)
+        if isinstance(step, Append)
+        else step
+        for place, step in enumerate(steps)
+    ]
+
+
+def base() -> CutPoint:
+    return record(CONFIG, PROLOGUE)[-1]
+
+
+def cut_sequences(sequences: list[tuple[Operation, ...]], seeds: list[int]) -> int:
+    start = base()
+    crashes = 0
+    for steps in sequences:
+        cut_points = record(CONFIG, numbered(steps), base=start)
+        # The start itself is the same for all of them: one sequence is enough for it.
+        skipped = 0 if len(steps) == 1 else start_calls()
+        crashes += crash_everywhere(CONFIG, cut_points[skipped:], seeds, label=steps)
+    return crashes
+
+
+def start_calls() -> int:
+    """Count the calls of a start on the base, which every sequence begins with."""
+    return len(record(CONFIG, [], base=base())) - 1
+
+
+@pytest.mark.crash
+def test_every_single_operation() -> None:
+    crashes = cut_sequences([(step,) for step in STEPS], [0, 3, KILL])
+    assert crashes >= 900, "the sweep has shrunk"
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("first", STEPS, ids=repr)
+def test_every_pair_of_operations(first: Operation) -> None:
+    crashes = cut_sequences([(first, second) for second in STEPS], [5, KILL])
+    assert crashes >= 200, "the sweep has shrunk"
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("part", range(4))
+def test_some_triples_of_operations(part: int) -> None:
+    triples = list(product(STEPS, repeat=3))[part * 31 :: 4 * 37]
+    assert cut_sequences(triples, [11]) >= 200, "the sweep has shrunk"

@@ -1,0 +1,228 @@
+"""What a stop, a kill and a power cut leave: no seq twice, no false gap, nothing deleted back."""
+
+import pytest
+
+from tests.unit.engine.conftest import Place, gap_of, seqs_of
+from topics.errors import CorruptData
+from topics.storage.disk import paths
+
+
+def test_a_disk_topic_never_uses_a_seq_twice_after_a_power_cut(place: Place) -> None:
+    place.fill("a", 3)  # the first one was synced with the reservation that it had to wait for
+    place.cut()
+    assert seqs_of(place.log.diff("a", from_seq=0)) == [1]
+    gap = gap_of(place.log.diff("a", from_seq=1))
+    assert gap is not None
+    assert (gap[0], gap[2]) == (2, "crash")
+    assert gap[1] >= 3
+    appended = place.log.append("a", [{"data": "next"}])
+    assert appended.first_seq == gap[1] + 1
+    page = place.log.diff("a", from_seq=1)
+    assert (gap_of(page), seqs_of(page)) == (gap, [appended.first_seq])
+
+
+def test_the_gap_of_a_power_cut_stays_the_same_ever_after(place: Place) -> None:
+    place.fill("a", 3)
+    place.cut()
+    gap = gap_of(place.log.diff("a", from_seq=1))
+    assert gap is not None
+    place.log.append("a", [{"data": 1}])
+    place.kill()
+    assert gap_of(place.log.diff("a", from_seq=1)) == gap
+    place.stop()
+    assert gap_of(place.log.diff("a", from_seq=1)) == gap
+    assert gap_of(place.log.diff("a", from_seq=2)) == (3, gap[1], "crash")
+
+
+def test_synced_records_of_a_disk_topic_are_there_after_a_power_cut(place: Place) -> None:
+    place.fill("a", 3)
+    place.log.sync()
+    place.fill("a", 2)
+    place.cut()
+    page = place.log.diff("a")
+    assert (gap_of(page), seqs_of(page)) == (None, [1, 2, 3])
+    gap = gap_of(place.log.diff("a", from_seq=3))
+    assert gap is not None
+    assert (gap[0], gap[2]) == (4, "crash")
+
+
+def test_a_kill_announces_nothing_and_loses_nothing(place: Place) -> None:
+    for durability in ("memory", "disk", "fsync"):
+        place.log.create(durability, durability=durability)
+        place.fill(durability, 3)
+    place.kill()
+    for durability in ("memory", "disk", "fsync"):
+        page = place.log.diff(durability)
+        assert (gap_of(page), seqs_of(page), page.head_seq) == (None, [1, 2, 3], 3)
+        assert place.log.append(durability, [{"data": 1}]).first_seq == 4
+
+
+def test_a_disk_that_cannot_tell_its_cache_is_taken_for_cut(place: Place) -> None:
+    place.fill("a", 2)
+    place.log.sync()
+    place.disk._knows_page_cache = False
+    place.kill()
+    assert seqs_of(place.log.diff("a")) == [1, 2]
+    assert place.log.state("a").head_seq > 2
+
+
+def test_an_idle_topic_gives_its_reservation_back_so_that_a_cut_announces_nothing(
+    place: Place,
+) -> None:
+    place.fill("a", 3)
+    place.clock.advance_ms(1_001)
+    place.log.engine.sweep()
+    place.log.sync()
+    place.cut()
+    page = place.log.diff("a")
+    assert (gap_of(page), page.head_seq) == (None, 3)
+    assert place.log.append("a", [{"data": 1}]).first_seq == 4
+
+
+def test_a_clean_stop_leaves_no_gap(place: Place) -> None:
+    place.fill("a", 3)
+    place.log.close()
+    place.cut()
+    page = place.log.diff("a")
+    assert (gap_of(page), seqs_of(page), page.head_seq) == (None, [1, 2, 3], 3)
+
+
+def test_an_fsync_topic_keeps_what_was_acknowledged_and_has_no_gap(place: Place) -> None:
+    place.log.create("a", durability="fsync")
+    place.fill("a", 3)
+    place.cut()
+    page = place.log.diff("a")
+    assert (gap_of(page), seqs_of(page), page.head_seq) == (None, [1, 2, 3], 3)
+
+
+@pytest.mark.parametrize("restart", ["stop", "kill", "cut"])
+def test_an_ephemeral_topic_keeps_config_and_head_but_no_record(place: Place, restart: str) -> None:
+    place.log.create("a", durability="ephemeral", cap_records=10)
+    place.fill("a", 3)
+    getattr(place, restart)()
+    state = place.log.state("a")
+    assert state.config.durability == "ephemeral"
+    assert state.config.cap_records == 10
+    assert state.head_seq >= 3
+    assert state.count == 0
+    assert gap_of(place.log.diff("a")) == (1, state.head_seq, "crash")
+    assert place.log.append("a", [{"data": 1}]).first_seq == state.head_seq + 1
+
+
+@pytest.mark.parametrize("by", ["before_seq", "match"])
+def test_deleted_records_of_an_ephemeral_topic_are_not_announced_as_lost(
+    place: Place, by: str
+) -> None:
+    place.log.create("a", durability="ephemeral")
+    place.fill("a", 5, tag="x")
+    place.log.checkpoint()
+    place.log.delete("a", **({"before_seq": 6} if by == "before_seq" else {"match": "x"}))
+    place.stop()
+    page = place.log.diff("a")
+    assert (gap_of(page), page.next_from_seq) == (None, 5)
+
+
+def test_a_topic_that_becomes_durable_keeps_its_head_though_nothing_is_left(place: Place) -> None:
+    place.log.create("a", durability="ephemeral")
+    place.fill("a", 3)
+    place.log.delete("a", before_seq=4)
+    place.log.checkpoint()
+    place.log.create("a", durability="disk")
+    place.kill()
+    assert place.log.state("a").head_seq == 3
+    assert place.log.append("a", [{"data": 1}]).first_seq == 4
+
+
+# Keys and producers.
+
+
+@pytest.mark.parametrize("restart", ["stop", "kill", "cut"])
+def test_keys_and_producers_survive(place: Place, restart: str) -> None:
+    place.log.create("a", durability="fsync", idempotency_window_ms=1_000)
+    first = place.log.append("a", [{"data": 1}, {"data": 2}], idempotency_key="k")
+    place.log.append("a", [{"data": 3}], producer_id="p", producer_seq=7)
+    getattr(place, restart)()
+    again = place.log.append("a", [{"data": "other"}], idempotency_key="k")
+    assert (again.first_seq, again.count, again.deduped) == (first.first_seq, 2, True)
+    again = place.log.append("a", [{"data": "other"}], producer_id="p", producer_seq=7)
+    assert (again.seqs, again.deduped) == ([3], True)
+    unknown = place.log.append("a", [{"data": "other"}], producer_id="p", producer_seq=5)
+    assert (unknown.seqs, unknown.deduped) == ([], True)
+    gap = place.log.append("a", [{"data": 4}], producer_id="p", producer_seq=9)
+    assert (gap.seqs, gap.deduped) == ([4], False)
+    place.clock.advance_ms(1_001)
+    assert not place.log.append("a", [{"data": 5}], idempotency_key="k").deduped
+
+
+# Segments.
+
+
+def test_a_cold_segment_before_a_reclaimed_one_opens_again(place: Place) -> None:
+    place.fill("a", 4)
+    place.fill("a", 4, tag="x")
+    place.log.delete("a", match="x")
+    place.log.checkpoint()
+    place.log.engine.relocate()
+    place.stop()
+    assert seqs_of(place.log.diff("a")) == [1, 2, 3, 4]
+
+
+def test_a_cold_segment_that_was_reclaimed_is_not_missed(place: Place) -> None:
+    place.fill("a", 8)
+    place.log.engine.snapshot()
+    assert place.log.engine.relocate() == 2
+    place.log.engine.snapshot()
+    place.log.delete("a", before_seq=5)
+    place.log.engine.maintain()
+    place.kill()
+    assert seqs_of(place.log.diff("a")) == [5, 6, 7, 8]
+
+
+def test_a_missing_cold_folder_is_told_and_nothing_is_removed(place: Place) -> None:
+    place.fill("a", 8)
+    place.log.checkpoint()
+    assert place.log.engine.relocate() == 2
+    place.log.close()
+    cold, place.cold_disk = place.cold_disk, None
+    with pytest.raises(CorruptData, match="set TOPICS_COLD_DIR"):
+        place.open()
+    place.cold_disk = cold
+    assert seqs_of(place.open().diff("a")) == list(range(1, 9))
+
+
+def test_a_rewrite_ends_though_the_last_record_is_large_and_deleted(place: Place) -> None:
+    place.fill("a", 3)
+    place.log.append("a", [{"data": "x" * 500, "tag": "big"}])
+    place.log.checkpoint()
+    place.log.delete("a", match="big")
+    place.log.delete("a", before_seq=2)
+    place.log.engine.maintain()
+    assert seqs_of(place.log.diff("a")) == [2, 3]
+
+
+def test_the_last_time_is_remembered_when_no_record_is_left(place: Place) -> None:
+    place.fill("a", 4)
+    place.log.checkpoint()
+    written_ts = place.log.state("a").last_write_ts
+    place.log.delete("a", before_seq=5)
+    place.log.checkpoint()
+    place.kill()
+    assert place.log.state("a").last_write_ts == written_ts
+
+
+@pytest.mark.parametrize("shards", [[2, 1], [3, 2, 1], [1, 3]])
+@pytest.mark.parametrize("restart", ["stop", "kill"])
+def test_the_shard_count_may_change_at_any_start(
+    place: Place, shards: list[int], restart: str
+) -> None:
+    names = ["a", "b", "c"]
+    for count in shards:
+        for name in names:
+            place.fill(name, 3)
+        getattr(place, restart)(wal_shards=count)
+    for name in names:
+        assert seqs_of(place.log.diff(name)) == list(range(1, 3 * len(shards) + 1))
+    used = {paths.wal_shard_dir(n, shards=shards[-1]) for n in range(shards[-1])}
+    for directory in ["wal", *(f"wal/shard-{n:02d}" for n in range(3))]:
+        has_files = any(paths.parse_wal_file_name(n) for n in place.disk.list(directory))
+        assert has_files == (directory in used)
