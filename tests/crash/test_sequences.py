@@ -26,7 +26,8 @@ CONFIG = tiny(1)
 PROLOGUE: list[Operation] = [
     Configure("sure", {"durability": "fsync", "ttl_ms": 20_000}),
     Configure("fast", TOPIC_CONFIGS["fast"]),
-    Append("sure", 1, 6, tag="a:1"),
+    Append("sure", 1, 1, tag="c:1"),
+    Append("sure", 2, 5, tag="a:1"),
     Append("fast", 7, 5, tag="b:1", pad=200),
     Work("snapshot"),
     Work("maintain"),

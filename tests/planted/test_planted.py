@@ -1,7 +1,8 @@
 """Bugs planted on purpose: each patch here must be caught by the tests that it names.
 
-A `.patch` file is a line that says what it breaks, one `Caught-by:` line a test, and a unified diff. `make planted` runs all of
-them, `make test` one. A patch that no longer applies fails: make it again from today's source.
+A `.patch` file is a line that says what it breaks, one `Caught-by:` line a test, and a unified
+diff. `make planted` runs all of them, `make test` one. A patch that no longer applies
+fails: make it again from today's source.
 """
 
 import os

@@ -1,7 +1,8 @@
 """The log inside a process: the example of the README, its errors, its bytes, its threads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ DEADLINE_S = 30.0
 TINY = ServerConfig(wal_shards=1, wal_file_bytes=4 * KIB, segment_max_events=4)
 
 
-def open_tiny(disk: HostileDisk, **settings: Any) -> Log:
+def open_tiny(disk: HostileDisk, **settings: Any) -> Log:  # noqa: ANN401 - of ServerConfig
     config = msgspec.structs.replace(TINY, **settings)
     return Log(config, disk=disk, clock=ManualClock(), background=False)
 
@@ -55,7 +56,7 @@ def log(disk: HostileDisk) -> Iterator[Log]:
         yield log
 
 
-def data_of(log: Log, topic: str, **reading: Any) -> list[Any]:
+def data_of(log: Log, topic: str, **reading: Any) -> list[Any]:  # noqa: ANN401 - of Log.diff
     return [record.data for record in log.diff(topic, **reading).records]
 
 
@@ -93,9 +94,23 @@ def test_a_second_log_on_the_same_directory_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"null", b"1.0", b"1.00", b"1e5", b"1E+05", b"-0", b"-0.0", b"123456789012345678901234567890",
-        b'"\\u0041"', b'"\\/"', b'"\xc3\xa9"', b'"\\ud83d\\ude00"', b'{"b" : 1 ,  "a":2}', b"[ 1 , 2 ]",
-        b'{"a":1,"a":2}', b'" spaces  inside "', b"[\n\t1\r\n]",
+        b"null",
+        b"1.0",
+        b"1.00",
+        b"1e5",
+        b"1E+05",
+        b"-0",
+        b"-0.0",
+        b"123456789012345678901234567890",
+        b'"\\u0041"',
+        b'"\\/"',
+        b'"\xc3\xa9"',
+        b'"\\ud83d\\ude00"',
+        b'{"b" : 1 ,  "a":2}',
+        b"[ 1 , 2 ]",
+        b'{"a":1,"a":2}',
+        b'" spaces  inside "',
+        b"[\n\t1\r\n]",
     ],
 )  # fmt: skip - one screen
 def test_data_and_meta_come_back_byte_for_byte(disk: HostileDisk, raw: bytes) -> None:
@@ -379,80 +394,89 @@ def test_a_page_stops_at_its_byte_budget_but_never_before_one_record(log: Log) -
 # Threads.
 
 
-def test_many_threads_may_use_one_log(tmp_path: Path) -> None:
+class Crowd:
+    """Threads that write, read and delete at once, and what went wrong with them."""
+
     writers, batches, batch = 6, 25, 4
-    errors: list[TopicsError | AssertionError] = []
-    config = ServerConfig(
-        data_dir=str(tmp_path), segment_max_events=50, checkpoint_ms=5, snapshot_ms=20, sweep_ms=5
-    )
 
-    def run(step: Any) -> None:  # noqa: ANN401 - any of the three below
-        try:
-            step()
-        except (TopicsError, AssertionError) as error:
-            errors.append(error)
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.errors: list[TopicsError | AssertionError] = []
+        self._stop = threading.Event()
 
-    with Log(config) as log:
-        for topic, durability in (("f", "fsync"), ("d", "disk")):
-            log.create(topic, durability=durability)
-        stop = threading.Event()
-
-        def write(writer: int) -> None:
-            for i in range(batches):
-                for topic in ("f", "d"):
-                    records = [{"data": [writer, i, j], "tag": f"w{writer}"} for j in range(batch)]
-                    appended = log.append(topic, records)
-                    assert appended.last_seq - appended.first_seq == batch - 1
-
-        def read() -> None:
-            while not stop.is_set():
-                for topic in ("f", "d"):
-                    head_seq = log.state(topic).head_seq
-                    page = log.diff(topic, limit=1_000)
-                    seqs = [record.seq for record in page.records]
-                    assert seqs == sorted(seqs)
-                    assert page.head_seq >= head_seq
-
-        def delete() -> None:
-            while not stop.is_set():
-                log.delete("d", match="w0")
-                log.checkpoint()
-
-        writing = [
-            threading.Thread(target=run, args=(lambda w=w: write(w),)) for w in range(writers)
-        ]
-        others = [threading.Thread(target=run, args=(step,)) for step in (read, read, delete)]
-        for thread in [*writing, *others]:
-            thread.start()
+    def run(self) -> None:
+        writing = [self._start(partial(self._write, writer)) for writer in range(self.writers)]
+        others = [self._start(step) for step in (self._read, self._read, self._delete)]
         for thread in writing:
             thread.join(DEADLINE_S)
-        stop.set()
+        self._stop.set()
         for thread in others:
             thread.join(DEADLINE_S)
         assert not any(thread.is_alive() for thread in [*writing, *others])
-        assert errors == []
-        log.delete("d", match="w0")
-        for topic, count in (("f", writers * batches * batch), ("d", (writers - 1) * batches * batch)):
-            assert log.state(topic).count == count
-            check_order_of_writers(log, topic)
-        assert log.last_error is None
+
+    def _start(self, step: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                step()
+            except (TopicsError, AssertionError) as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def _write(self, writer: int) -> None:
+        for i in range(self.batches):
+            for topic in ("f", "d"):
+                records = [{"data": [writer, i, j], "tag": f"w{writer}"} for j in range(self.batch)]
+                appended = self.log.append(topic, records)
+                assert appended.last_seq - appended.first_seq == self.batch - 1
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            for topic in ("f", "d"):
+                head_seq = self.log.state(topic).head_seq
+                page = self.log.diff(topic, limit=1_000)
+                seqs = [record.seq for record in page.records]
+                assert seqs == sorted(seqs)
+                assert page.head_seq >= head_seq
+
+    def _delete(self) -> None:
+        while not self._stop.is_set():
+            self.log.delete("d", match="w0")
+            self.log.checkpoint()
+
+
+def test_many_threads_may_use_one_log(tmp_path: Path) -> None:
+    config = ServerConfig(
+        data_dir=str(tmp_path), segment_max_events=50, checkpoint_ms=5, snapshot_ms=20, sweep_ms=5
+    )
     with Log(config) as log:
-        assert log.state("f").count == writers * batches * batch
-        check_order_of_writers(log, "f")
-        check_order_of_writers(log, "d")
+        log.create("f", durability="fsync")
+        log.create("d", durability="disk")
+        crowd = Crowd(log)
+        crowd.run()
+        assert crowd.errors == []
+        assert log.last_error is None
+        log.delete("d", match="w0")
+        check_writers(log, "f", writers=6)
+        check_writers(log, "d", writers=5)
+    with Log(config) as log:
+        check_writers(log, "f", writers=6)
+        check_writers(log, "d", writers=5)
 
 
-def check_order_of_writers(log: Log, topic: str) -> None:
-    """Every batch is whole and contiguous, every writer's batches in its own order."""
+def check_writers(log: Log, topic: str, *, writers: int) -> None:
+    """Every batch is whole, every writer's batches are in its own order."""
     seen: dict[int, list[tuple[int, int]]] = {}
-    cursor = 0
-    while True:
+    cursor, caught_up = 0, False
+    while not caught_up:
         page = log.diff(topic, from_seq=cursor, limit=1_000)
         for record in page.records:
             writer, i, j = record.data
             seen.setdefault(writer, []).append((i, j))
-        cursor = page.next_from_seq
-        if page.caught_up:
-            break
+        cursor, caught_up = page.next_from_seq, page.caught_up
+    assert len(seen) == writers
     for order in seen.values():
-        assert order == [(i, j) for i in range(25) for j in range(4)]
+        assert order == [(i, j) for i in range(Crowd.batches) for j in range(Crowd.batch)]
+    assert log.state(topic).count == writers * Crowd.batches * Crowd.batch

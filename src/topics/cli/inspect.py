@@ -15,9 +15,9 @@ from topics.cli.verify import AsJson, ColdDir, DataDir, describe, open_disks, pr
 from topics.errors import DirectoryLocked, RequestError
 from topics.operate.inspect import inspect, list_frames
 from topics.operate.report import InspectReport, TopicInfo, WalListing
-from topics.operate.source import hold_directory
+from topics.operate.source import holding
 from topics.operate.text import format_size, printable
-from topics.storage.disk.disk import Disk, DiskLock
+from topics.storage.disk.disk import Disk
 
 PLAIN_WIDTH = 200  # of tables that go to a file or a pipe
 SHOWN_MAX = 40
@@ -48,22 +48,20 @@ def run_inspect(
     power cut may take them.
     """
     disk, cold_disk = open_disks(directory, cold)
-    lock, in_use = _try_to_hold(disk)
     if wal is not None:
         listing = list_frames(disk, _find_wal(directory, wal), offset=offset, limit=limit)
         print_json(listing) if as_json else _print_listing(listing)
     else:
-        report = inspect(disk, cold=cold_disk, in_use=in_use)
+        report = _inspect(disk, cold_disk)
         print_json(report) if as_json else _print(report)
-    if lock is not None:
-        lock.close()
 
 
-def _try_to_hold(disk: Disk) -> tuple[DiskLock | None, bool]:
+def _inspect(disk: Disk, cold: Disk | None) -> InspectReport:
     try:
-        return hold_directory(disk), False
+        with holding(disk):
+            return inspect(disk, cold=cold)
     except DirectoryLocked:
-        return None, True
+        return inspect(disk, cold=cold, in_use=True)
 
 
 def _find_wal(directory: Path, named: str) -> str:

@@ -19,7 +19,7 @@ from topics.cli.verify import (
 from topics.errors import ConfigError, DiskFailed, DiskFull
 from topics.operate.repair import repair
 from topics.operate.report import LostRange, RepairedTopic, RepairReport
-from topics.operate.source import Meter, hold_directory
+from topics.operate.source import Meter, holding
 from topics.operate.text import format_range, plural
 from topics.operate.verify import measure
 from topics.storage.disk.disk import Disk
@@ -56,12 +56,9 @@ def run_repair(
     """
     disk, cold_disk = open_disks(directory, cold)
     _check_into(directory, into, cold, dry_run=dry_run)
-    lock = hold_directory(disk)
-    target = None if dry_run or into is None else LocalDisk(str(into))
-    with progress_bar("salvaging", measure(disk, cold_disk)) as meter:
+    with holding(disk), progress_bar("salvaging", measure(disk, cold_disk)) as meter:
+        target = None if dry_run or into is None else LocalDisk(str(into))
         report = _repair(disk, cold_disk, target, into, meter)
-    if lock is not None:
-        lock.close()
     if as_json:
         print_json(report)
     else:

@@ -15,7 +15,7 @@ from rich.progress import TransferSpeedColumn as SpeedColumn
 from topics.cli import exit_codes
 from topics.errors import ConfigError
 from topics.operate.report import FileVerdict, Finding, VerifyReport
-from topics.operate.source import Meter, hold_directory, looks_like_data, no_meter
+from topics.operate.source import Meter, holding, looks_like_data, no_meter
 from topics.operate.text import format_range, format_size, plural, printable
 from topics.operate.verify import measure, verify
 from topics.storage.disk.disk import Disk
@@ -49,11 +49,8 @@ def run_verify(directory: DataDir, *, cold: ColdDir = None, as_json: AsJson = Fa
     backup or run topics repair. 4: another process has the directory open.
     """
     disk, cold_disk = open_disks(directory, cold)
-    lock = hold_directory(disk)
-    with progress_bar("checking", measure(disk, cold_disk)) as meter:
+    with holding(disk), progress_bar("checking", measure(disk, cold_disk)) as meter:
         report = verify(disk, cold=cold_disk, meter=meter)
-    if lock is not None:
-        lock.close()
     if as_json:
         print_json(report)
     else:

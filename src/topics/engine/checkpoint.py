@@ -7,6 +7,9 @@ Keeps: a CheckpointMark is written only after everything it names is synced; a d
 while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from topics.config import ServerConfig
 from topics.engine.shard import Shard
 from topics.engine.stores import Stores
@@ -36,16 +39,16 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
     try:
         for work in works:
             work.write()
-        for work in works:
-            work.sync()
     except DiskFull:
-        with shard.lock:
-            shard.dirty.update(work.topic for work in works)
+        with _final(shard):
+            _undo(shard, works)
         raise
     except DiskFailed as error:
-        with shard.lock:
-            shard.commit.log.fail(error)
+        _fail(shard, error)
         raise
+    with _final(shard):  # a full disk too: nobody knows what a failed sync left behind
+        for work in works:
+            work.sync()
     absorbed = {}
     with shard.lock:
         for work in works:
@@ -58,6 +61,31 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
         mark = shard.submit_control(encode_control(CheckpointMark(absorbed)), needs_sync=True)
     shard.commit.commit(mark)
     shard.replay_from = replay_from
+
+
+def _undo(shard: Shard, works: list["_Absorption"]) -> None:
+    """Leave no file of a checkpoint that had no room: a later one may not need it any more."""
+    with shard.lock:
+        for work in works:
+            shard.dirty.add(work.topic)
+            work.give_back()
+    for work in works:
+        work.remove_new_files()
+
+
+@contextmanager
+def _final(shard: Shard) -> Iterator[None]:
+    """Make the shard read-only if the disk fails in here."""
+    try:
+        yield
+    except DiskFailed as error:
+        _fail(shard, error)
+        raise
+
+
+def _fail(shard: Shard, error: DiskFailed) -> None:
+    with shard.lock:
+        shard.commit.log.fail(error)
 
 
 def _by_id(topics: set[Topic]) -> list[Topic]:
@@ -74,8 +102,6 @@ class _Piece:
         self.data_bytes = 0
         self._unwritten: list[Buffer] = []
         self._unwritten_bytes = 0
-        if is_new:
-            segment.create_files()
 
     @property
     def end_bytes(self) -> int:
@@ -136,9 +162,19 @@ class _Absorption:
             piece.finish()
 
     def sync(self) -> None:
-        for segment in {*self._flagged, *(piece.segment for piece in self._pieces)}:
+        segments = {*self._flagged, *(piece.segment for piece in self._pieces)}
+        for segment in sorted(segments, key=lambda segment: segment.first_seq):
             if self._stores.is_durable(segment):
                 segment.sync()
+
+    def give_back(self) -> None:
+        """Leave the delete flags that are not synced yet to the next checkpoint."""
+        self.topic.flagged |= self._flagged
+
+    def remove_new_files(self) -> None:
+        for piece in self._pieces:
+            if piece.is_new:
+                self._stores.remove_hot_files(piece.segment)
 
     def swap(self) -> int:
         """Put the segments in the place of the chunks; return the bytes of the chunks."""
@@ -186,6 +222,7 @@ class _Absorption:
                 return piece
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
         self._pieces.append(_Piece(segment, is_new=True))
+        segment.create_files()  # noted first, so that a full disk can take it back
         return self._pieces[-1]
 
     def _takes(self, piece: _Piece, chunk: Chunk, seq: int) -> bool:

@@ -8,6 +8,7 @@ from topics.engine.diff import kernel_match
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Run, Topic
+from topics.errors import DiskFailed
 from topics.kernel import match_tags
 from topics.model.delete import Deleted
 from topics.storage.segments.segment import Segment
@@ -30,8 +31,13 @@ class Deletion(Commitment):
 
     def publish(self) -> None:
         topic = self._topic
-        count = apply_delete(topic, self._body)
         self._shard.dirty.add(topic)
+        try:
+            count = apply_delete(topic, self._body)
+        except DiskFailed:
+            topic.recount()  # some flags are set, some are not
+            topic.settle_earliest(topic.floors.earliest_seq)
+            raise
         self.deleted = Deleted(
             topic=topic.name,
             deleted=count,

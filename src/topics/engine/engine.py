@@ -109,7 +109,9 @@ class Engine:
             self.stores.remove_topic(topic_id)
         if set(found.snapshot_places) != {shard.directory for shard in self.shards}:
             self.snapshot()
-            self._remove_stale_logs()
+            if found.snapshot_places:
+                self.snapshot()  # the older one of the two that are kept needs no old log either
+        self._remove_stale_logs()
         # Only now: what this start announced is durable, so that after a kill nobody has to again.
         data_dir.mark_running(self.disk)
         self.sweep()
@@ -121,6 +123,8 @@ class Engine:
             directory = paths.wal_shard_dir(number, shards=count)
             self.disk.make_dir(directory)
             replay = found.replays.get(directory)
+            if replay is None:
+                self._remove_logs(directory)
             log = WalLog(
                 self.disk,
                 directory,
@@ -142,8 +146,15 @@ class Engine:
         current = {shard.directory for shard in self.shards}
         for directory in wal_directories(self.disk):
             if directory not in current:
-                for number in list_wal_files(self.disk, directory):
-                    self.disk.unlink(f"{directory}/{paths.wal_file_name(number)}")
+                self._remove_logs(directory)
+
+    def _remove_logs(self, directory: str) -> None:
+        """Remove the files of a log that no snapshot names, before a new one takes their place."""
+        numbers = list_wal_files(self.disk, directory)
+        for number in numbers:
+            self.disk.unlink(f"{directory}/{paths.wal_file_name(number)}")
+        if numbers:
+            self.disk.sync_dir(directory)
 
     # Topics.
 
@@ -379,6 +390,9 @@ class Engine:
                     return
                 self._closed = True
             try:
+                for shard in self.shards:
+                    # A reservation that is still on its way cannot be given back.
+                    shard.commit.sync_once()
                 for shard, topic in self.registry.each():
                     with shard.lock:
                         close_reservation(shard, topic)

@@ -10,6 +10,7 @@ from topics.engine.shard import Shard
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
+from topics.errors import DiskFailed
 from topics.storage.disk import paths
 from topics.storage.segments.rewrite import Rewrite
 from topics.storage.segments.segment import Segment
@@ -29,11 +30,23 @@ def seal_by_age(shard: Shard, topic: Topic, *, now_ms: int, max_age_ms: int) -> 
 def index_tags(shard: Shard, topic: Topic) -> None:
     """Give each newly sealed segment its tag run, and merge runs that have become many."""
     for segment in list(topic.tag_pending):
-        topic.tags.add(segment)
+        content = topic.tags.build(segment)
+        if segment.live_records < segment.count:
+            _sync_flags(shard, segment)
+        topic.tags.add(segment, content)
         with shard.lock:
             topic.tag_pending.remove(segment)
     while topic.tags.merge_once():
         pass
+
+
+def _sync_flags(shard: Shard, segment: Segment) -> None:
+    try:
+        segment.sync()
+    except DiskFailed as error:
+        with shard.lock:
+            shard.commit.log.fail(error)
+        raise
 
 
 def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
@@ -80,7 +93,12 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
     rewrite.prepare()
     with shard.lock:
         if segment in topic.runs:
-            rewrite.finish()
+            try:
+                rewrite.finish()
+            except DiskFailed as error:
+                # The names may be of two pairs now: nothing may be deleted in either of them.
+                shard.commit.log.fail(error)
+                raise
     return True
 
 

@@ -337,6 +337,9 @@ class _Recovery:
         _check_cover(topic, cold_is_gone=topic.id in self._gone_cold)
         if segments and segments[-1].tier == "hot" and self._has_room(segments[-1]):
             segments[-1].reopen_active()
+        topic.flagged.intersection_update(segments)
+        for segment in sorted(topic.flagged, key=lambda segment: segment.first_seq):
+            segment.renew_flags()
         topic.tag_pending = _untagged(topic)
         topic.replaying = False
         topic.floors = topic.floors.advanced(topic.delete_below)
@@ -364,15 +367,19 @@ class _Recovery:
             topic.next_seq = topic.head_seq + 1
 
     def _remove_strays(self, topic: Topic) -> None:
-        """Remove what a cut checkpoint, rewrite or reclaim left behind."""
+        """Remove what a cut checkpoint, rewrite or reclaim left behind, so that it stays away."""
         directory = paths.topic_dir(topic.id)
         known = {s.first_seq for s in topic.segments()}
-        for name in self._disk.list(directory):
-            found = paths.parse_segment_name(name)
-            if name.endswith(paths.TEMPORARY_SUFFIX) or (
-                found is not None and found[0] not in known
-            ):
-                self._disk.unlink(f"{directory}/{name}")
+        strays = [
+            name
+            for name in self._disk.list(directory)
+            if name.endswith(paths.TEMPORARY_SUFFIX)
+            or ((found := paths.parse_segment_name(name)) is not None and found[0] not in known)
+        ]
+        for name in strays:
+            self._disk.unlink(f"{directory}/{name}")
+        if strays:
+            self._disk.sync_dir(directory)
 
     def _find_orphans(self) -> None:
         for name in self._disk.list(paths.TOPICS_DIR):
@@ -390,6 +397,8 @@ class _Recovery:
 def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
     if isinstance(body, frame.Delete):
         apply_delete(topic, body)
+        # Flags that were there already may be of this delete, and not on the device yet.
+        topic.flagged.update(s for s in topic.segments() if s.live_records < s.count)
     elif isinstance(body, frame.EvictWatermark):
         topic.apply_eviction(
             evict_floor=body.evict_floor, earliest_seq=body.earliest_seq, reason=body.reason

@@ -9,7 +9,7 @@ Only places are kept in memory, never records.
 
 from typing import Final, NamedTuple
 
-from topics.kernel import FLAG_DELETED, IDX_ENTRY_BYTES, summarize_idx
+from topics.kernel import FLAG_DELETED, IDX_ENTRY_BYTES, count_live, summarize_idx
 from topics.operate.frames import ENTRY, Stretch, matching_flags, walk_segment
 from topics.operate.ranges import Range, join, subtract
 from topics.operate.report import Finding
@@ -200,13 +200,16 @@ class _SegmentSalvage:
     def _learn_deleted(self, mine: Salvage, stretches: list[Stretch]) -> None:
         """Take what is deleted from the index, or from a beginning without frames."""
         if self._idx is not None:
+            known = _deleted_ranges(self._idx, self._first_seq)
             mine_only = [s for s in stretches if s.topic_id == self._topic_id]
+            if not known:
+                return
             if mine_only and not any(
                 matching_flags(self._idx.data, s, first_seq=self._first_seq) for s in mine_only
             ):
                 return  # an index of other records: nothing it says is of these
             found = join((s.first_seq, s.last_seq) for s in stretches)
-            mine.deleted += subtract(_deleted_ranges(self._idx, self._first_seq), found)
+            mine.deleted += subtract(known, found)
             return
         first = stretches[0] if stretches else None
         if first is not None and first.start == 0 and first.topic_id == self._topic_id:
@@ -217,6 +220,8 @@ def _deleted_ranges(idx: Source, first_seq: int) -> list[Range]:
     """Return what an index calls deleted, as far as its entries follow each other."""
     bad = summarize_idx(idx.data).bad_index
     stop = len(idx.data) // IDX_ENTRY_BYTES if bad < 0 else bad
+    if count_live(idx.data, 0, stop)[0] == stop:
+        return []
     part = memoryview(idx.data)[: stop * IDX_ENTRY_BYTES]
     return join(
         (first_seq + i, first_seq + i)

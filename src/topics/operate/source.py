@@ -4,7 +4,8 @@ A memory map would end the process with SIGBUS where the device fails, so files 
 file larger than `READ_BYTES_MAX` is mapped, to keep memory flat.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from topics.errors import DirectoryLocked, DiskFailed, FileMissing
@@ -80,6 +81,17 @@ def hold_directory(disk: Disk) -> DiskLock | None:
         raise DirectoryLocked(f"{error}: stop it first, or use a copy of the directory") from None
     except DiskFailed:  # read-only media, or somebody else's files
         return None
+
+
+@contextmanager
+def holding(disk: Disk) -> Iterator[None]:
+    """Hold the directory for a while."""
+    lock = hold_directory(disk)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.close()
 
 
 def looks_like_data(disk: Disk) -> bool:

@@ -264,7 +264,9 @@ def _gaps_of_files(log: Log) -> Iterator[Gap]:
         following = log.files[place + 1].number if place + 1 < len(log.files) else None
         expected = file.number + file.frames
         gaps = list(file.gaps)
-        if gaps and following is not None:
+        if gaps and following is None:
+            gaps[-1] = _cut_short(log, file, gaps[-1])
+        elif gaps and following is not None:
             lost = max(0, following - expected)
             gaps = [gap._replace(frames_lost_max=min(gap.frames_lost_max, lost)) for gap in gaps]
         elif following is not None and following != expected:
@@ -276,6 +278,14 @@ def _gaps_of_files(log: Log) -> Iterator[Gap]:
             missing = expected if following > expected else None
             gaps = [Gap(end, file.used, end, message, max(0, following - expected), missing)]
         yield from gaps
+
+
+def _cut_short(log: Log, file: WalFile, gap: Gap) -> Gap:
+    """Let the last gap of a log have no end where more was synced than the file still has."""
+    if gap.end < file.size or log.proven <= Position(file.number, file.size):
+        return gap
+    message = f"{gap.message}, and the file is cut short"
+    return gap._replace(end=NO_END, message=message, frames_lost_max=UNKNOWN_FRAMES)
 
 
 def _missing_start(log: Log) -> Iterator[Gap]:

@@ -54,15 +54,16 @@ class History:
     def newest(self, topic: str) -> Version:
         return self.track(topic).newest
 
-    def begin(self, topic: str, change: Callable[[Version], Version]) -> None:
-        """Note that an operation is under way: from here on a crash may leave its result."""
+    def begin(self, topic: str, change: Callable[[Version], Version]) -> int:
+        """Note that an operation is under way: from here on a crash may leave this version."""
         track = self.track(topic)
         track.versions.append(change(track.newest))
+        return len(track.versions) - 1
 
-    def ack(self, topic: str, *, durable: bool) -> None:
-        """Note that its writer was told that it is done."""
+    def ack(self, topic: str, *, durable: bool, at: int = -1) -> None:
+        """Note that its writer was told that it is done: the newest version, or the one at `at`."""
         track = self.track(topic)
-        track.acked = len(track.versions) - 1
+        track.acked = at if at >= 0 else len(track.versions) - 1
         if durable:
             track.durable = track.acked
 

@@ -1,11 +1,12 @@
 """Run a workload on hostile disks and keep its history, and every cut point of it if wanted."""
 
+from functools import partial
 from typing import NamedTuple
 
 from topics.config import ServerConfig
 from topics.embedded import Log
 from topics.engine.request import encode_write, read_write
-from topics.errors import DiskFull, RetryLater, ShardReadOnly, StorageError, TopicsError
+from topics.errors import DiskFull, RequestError, RetryLater, ShardReadOnly, StorageError, TopicsError
 from topics.model.append import Appended, WriteOptions
 from topics.testing.crash_history import History, Version
 from topics.testing.crash_model import TopicModel
@@ -26,7 +27,7 @@ from topics.testing.workload import (
     Work,
 )
 
-REFUSALS = (ShardReadOnly, RetryLater)
+REFUSALS = (ShardReadOnly, RetryLater, RequestError)
 """Errors that promise that nothing of this was written."""
 
 
@@ -105,13 +106,14 @@ class CrashRun:
         lengths = {topic: len(self.history.track(topic).versions) for topic in topics}
         try:
             self.apply(operation)
-        except (StorageError, RetryLater) as error:
+        except TopicsError as error:
             self.errors.append(error)
             # A disk that is full when the log needs a new file leaves everything as it was.
             full = isinstance(error, DiskFull) and not self.is_read_only
             if isinstance(error, REFUSALS) or full:
                 for topic, length in lengths.items():
-                    del self.history.track(topic).versions[length:]
+                    track = self.history.track(topic)
+                    del track.versions[max(length, track.acked + 1) :]
         check_live(self.log, self.history, now_ms=self.clock.now_ms())
 
     @property
@@ -141,7 +143,7 @@ class CrashRun:
         if model is None:
             return
         now_ms = self.clock.now_ms()
-        self.history.begin(append.topic, lambda version: _appended(version, append, now_ms))
+        self.history.begin(append.topic, partial(_appended, append=append, now_ms=now_ms))
         appended = self.log.append(append.topic, append.records(), **append.options())
         check_appended(model, append, appended)
         self.history.ack(append.topic, durable=model.durability == "fsync")
@@ -157,15 +159,21 @@ class CrashRun:
             write = read_write(encode_write(append.records()), self.config)
             options = WriteOptions(**append.options())
             write = type(write)(batch=write.batch, options=options, config={})
-            self.history.begin(append.topic, lambda v, a=append: _appended(v, a, now_ms))  # type: ignore[misc]
+            at = self.history.begin(append.topic, partial(_appended, append=append, now_ms=now_ms))
             shard, ticket = engine.submit_append(engine.topic(append.topic), write)
-            tickets.append((model, append, shard, ticket))
-        for model, append, shard, ticket in tickets:
-            shard.commit.commit(ticket)
+            tickets.append((model, append, at, shard, ticket))
+        failures = []
+        for model, append, at, shard, ticket in tickets:
+            try:
+                shard.commit.commit(ticket)
+            except StorageError as error:
+                failures.append(error)
+                continue
             assert ticket.appended is not None
             check_appended(model, append, ticket.appended)
-        for model, append, _, _ in tickets:
-            self.history.ack(append.topic, durable=model.durability == "fsync")
+            self.history.ack(append.topic, durable=model.durability == "fsync", at=at)
+        if failures:
+            raise failures[0]
 
     def _configure(self, configure: Configure) -> None:
         topic, changes = configure.topic, configure.config

@@ -32,7 +32,26 @@ def resolve(log: Log, history: History, *, crash: Crash, now_ms: int) -> History
 
 def check_live(log: Log, history: History, *, now_ms: int) -> None:
     """Check that a running log shows exactly what it has acknowledged."""
-    resolve(log, history, crash="none", now_ms=now_ms)
+    clear, unclear = History(), History()
+    for name, track in history.tracks.items():
+        (clear if track.acked == len(track.versions) - 1 else unclear).tracks[name] = track
+    present = set(log.topics())
+    for name, track in clear.tracks.items():
+        observed = observe(log, name) if name in present else None
+        _resolve_topic(name, track, observed, crash="none", now_ms=now_ms)
+    for name, track in unclear.tracks.items():
+        if name in present:
+            _check_unclear(name, track, observe(log, name), now_ms=now_ms)
+
+
+def _check_unclear(name: str, track: Track, observed: Observed, *, now_ms: int) -> None:
+    """After a failed operation: nothing of an append shows, of a delete any part."""
+    if track.acked_version is None:
+        raise Violation(f"{name}: a topic is there that was not acknowledged")
+    before = track.acked_version.expired(now_ms).live
+    sure = before.keys() & track.newest.live if track.newest else before.keys()
+    if not observed.records.items() <= before.items() or not sure <= observed.records.keys():
+        raise Violation(f"{name}: {sorted(observed.records)} between {sorted(before)} and {sure}")
 
 
 def _resolve_topic(

@@ -1,8 +1,9 @@
 """What one topic must answer, told by the plainest code that can tell it.
 
-Independent on purpose: lists and dicts, one seq at a time, nothing of `topics.engine` and nothing of files. It knows records,
-floors, gaps and repeats, and of a restart only which records cannot survive it. Byte sizes follow the format pages.
-The words are those of the semantics: evicting and expiring is announced, deleting is silent.
+Independent on purpose: lists and dicts, one seq at a time, nothing of `topics.engine` and nothing
+of files. It knows records, floors, gaps and repeats, and of a restart only which records cannot
+survive it. Byte sizes follow the format pages. The words are those of the semantics: evicting and
+expiring is announced, deleting is silent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +91,8 @@ class OraclePage(NamedTuple):
     next_from_seq: int
 
 
-class OracleAppend(NamedTuple):
+@dataclass(frozen=True)
+class OracleAppend:
     """What one write must answer."""
 
     first_seq: int

@@ -125,8 +125,7 @@ class SideBySide:
                 seen_deduped=appended.deduped if appended else None,
             )
         except Refused as refused:
-            assert error is not None, f"must be refused as {refused.code}, but is {appended}"
-            assert error.code == refused.code
+            self._check_refused(error, refused.code)
             return
         assert appended is not None, f"refused: {error!r}"
         self.oracles[topic] = oracle
@@ -280,12 +279,11 @@ class SideBySide:
                 self._take_over_reason(name)
         self.check_all()
 
-    def _take_over_loss(
-        self, topic: str, gone: list[int], head_seq: int, *, clean: bool
-    ) -> None:
+    def _take_over_loss(self, topic: str, gone: list[int], head_seq: int, *, clean: bool) -> None:
         """Learn which seqs were announced as lost, after checking that these are the right ones.
 
-        What an `ephemeral` topic was, only memory knew: after a kill its gap may be wider than what was live, never narrower.
+        What an `ephemeral` topic was, only memory knew: after a kill its gap may be wider than
+        what was live, never narrower.
         """
         oracle, state = self.oracles[topic], self.log.state(topic)
         may_widen = not clean
@@ -329,6 +327,10 @@ class SideBySide:
     def _note_class(self, topic: str) -> None:
         kept = self.oracles[topic].config.survives
         (self.ever_kept if kept else self.ever_volatile).add(topic)
+
+    def _check_refused(self, error: RequestError | None, code: str) -> None:
+        assert error is not None, f"must be refused as {code}"
+        assert error.code == code
 
     def _try_append(
         self, topic: str, records: list[OracleRecord], node: str | None, once: Once

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
 from tests.property.engine.side_by_side import SideBySide
+
 from topics.testing.oracle import Once, OracleRecord
 from topics.testing.strategies import NODES, batches, config_changes, matches
 
@@ -57,9 +57,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.both.create(topic, self.both.without_forgotten_caps(topic, changes))
 
     @rule(topic=topics, records=batches(), node=st.none() | st.sampled_from(NODES), once=onces)
-    def append(
-        self, topic: str, records: list[OracleRecord], node: str | None, once: Once
-    ) -> None:
+    def append(self, topic: str, records: list[OracleRecord], node: str | None, once: Once) -> None:
         self.both.append(topic, records, node=node, once=once)
 
     @rule(topic=topics, records=batches(4), times=st.integers(2, 6))

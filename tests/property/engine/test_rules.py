@@ -1,5 +1,6 @@
 """The pure rules of the engine, each against the plainest way to say it."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -92,7 +93,7 @@ def test_holes_cover_what_was_added_and_nothing_else(ranges: list[tuple[int, int
     for reason, seqs in told.items():
         ours = [hole for hole in holes if hole.reason == reason]
         assert seqs == {s for hole in ours for s in range(hole.first_seq, hole.last_seq + 1)}
-        for one, following in zip(ours, ours[1:], strict=False):
+        for one, following in pairwise(ours):
             assert one.last_seq + 1 < following.first_seq, "neighbours are joined"
     assert holes == tuple(sorted(holes))
 
@@ -129,9 +130,7 @@ def test_a_record_is_expired_when_it_is_older_than_the_ttl(
 
 
 @given(
-    writes=st.lists(
-        st.tuples(st.sampled_from("abc"), st.integers(0, 60)), min_size=1, max_size=30
-    ),
+    writes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), min_size=1, max_size=30),
     window_ms=st.integers(0, 100),
 )
 def test_a_key_is_known_for_its_window(writes: list[tuple[str, int]], window_ms: int) -> None:
@@ -235,7 +234,10 @@ def test_relocation_moves_the_oldest_and_keeps_what_is_to_stay(
 ) -> None:
     segments = [
         SimpleNamespace(
-            sealed=i < len(sizes) - 1, tier="cold" if i < cold else "hot", last_seq=i, data_bytes=size
+            sealed=i < len(sizes) - 1,
+            tier="cold" if i < cold else "hot",
+            last_seq=i,
+            data_bytes=size,
         )
         for i, size in enumerate(sizes)
     ]
@@ -326,7 +328,9 @@ def test_a_bad_envelope_is_refused(field: bytes) -> None:
         read_write(b'{"records":[{"data":1}],' + field + b"}", Limits())
 
 
-@given(op=st.sampled_from(("Eq", "Glob")), literal=st.text(st.characters(exclude_categories=["Cs"])))
+@given(
+    op=st.sampled_from(("Eq", "Glob")), literal=st.text(st.characters(exclude_categories=["Cs"]))
+)
 def test_a_match_reaches_the_kernel_as_bytes(op: str, literal: str) -> None:
     found = kernel_match((op, literal))
     assert found is not None

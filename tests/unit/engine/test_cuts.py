@@ -6,8 +6,8 @@ The broad sweep is in tests/crash; these few are fast and name the order they wa
 from collections.abc import Callable
 
 import pytest
+from tests.unit.engine.place import Place, seqs_of
 
-from tests.unit.engine.conftest import Place, seqs_of
 from topics.storage.disk import paths
 from topics.testing.hostile_faults import FaultPlan, PowerCut
 
@@ -70,3 +70,25 @@ def test_one_damaged_snapshot_costs_nothing(place: Place, damaged: bool) -> None
     place.kill()
     assert seqs_of(place.log.diff("a")) == list(range(1, 22))
     assert place.log.append("a", [{"data": "next"}]).first_seq == 22
+
+
+def test_a_log_of_an_older_shard_count_never_comes_back() -> None:
+    """Cut the start that changes the count; the files it left must not harm a change back."""
+    cut_at, finished = 0, False
+    while not finished:
+        place = Place()
+        place.log.create("a", durability="fsync")
+        place.fill("a", 9, meta={"padding": "x" * 900})
+        place.disk = place.disk.kill(plan=FaultPlan().cut_power(at_call=cut_at))
+        try:
+            place.open(wal_shards=2)
+            finished = True
+        except PowerCut:
+            pass
+        place.cut(seed=cut_at % 3, wal_shards=2)
+        place.fill("a", 1)
+        place.kill(wal_shards=1)
+        place.fill("a", 9, meta={"padding": "x" * 900})
+        place.kill(wal_shards=1)
+        assert place.log.state("a").count == 19
+        cut_at += 1

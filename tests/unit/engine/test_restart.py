@@ -1,8 +1,8 @@
 """What a stop, a kill and a power cut leave: no seq twice, no false gap, nothing deleted back."""
 
 import pytest
+from tests.unit.engine.place import Place, gap_of, seqs_of
 
-from tests.unit.engine.conftest import Place, gap_of, seqs_of
 from topics.errors import CorruptData
 from topics.storage.disk import paths
 

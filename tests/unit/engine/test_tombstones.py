@@ -1,8 +1,7 @@
 """What is announced and what is silent: the tables of the semantics, case by case."""
 
 import pytest
-
-from tests.unit.engine.conftest import Place, gap_of, seqs_of
+from tests.unit.engine.place import Place, gap_of, seqs_of
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Small data directories of every kind, and ways to break them."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ class Place:
         self.cold = root / "cold"
         self.clock = ManualClock()
 
-    def open(self, **settings: Any) -> Log:
+    def open(self, **settings: Any) -> Log:  # noqa: ANN401 - of ServerConfig
         """Open without background threads: nothing happens that a test has not asked for."""
         config = ServerConfig(
             data_dir=str(self.data),
@@ -100,9 +99,6 @@ def read_all(log: Log, topic: str) -> tuple[list[int], list[Tombstone]]:
             return seqs, lost
 
 
-Build = Callable[..., Place]
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
@@ -114,13 +110,14 @@ def stopped(place: Place) -> Place:
     with place.open() as log:
         log.create("orders", durability="fsync")
         for first in range(1, 51, 5):
+            place.clock.advance_ms(1)
             log.append("orders", records(first, first + 4))
         log.checkpoint()
     return place
 
 
 @pytest.fixture
-def killed(place: Place) -> Iterator[Place]:
+def killed(place: Place) -> Place:
     """Twenty records in segments, thirty more on the log alone, and then a kill."""
     log = place.open()
     log.create("orders", durability="fsync")
@@ -129,6 +126,4 @@ def killed(place: Place) -> Iterator[Place]:
     for first in range(21, 51, 5):
         log.append("orders", records(first, first + 4))
     log.engine.abandon()
-    yield place
-
-
+    return place

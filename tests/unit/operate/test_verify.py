@@ -4,12 +4,12 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from tests.unit.operate.conftest import TOPIC, Place, flip, records
+
+from topics.embedded import Log
 from topics.errors import ConfigError, UnknownFormat
 from topics.operate.verify import measure, verify
 
-FRAME_46 = 46
 IDX_ENTRY = 20
 SEQ_OFFSET = 13
 
@@ -423,7 +423,7 @@ def _many_log_files(place: Place) -> list[int]:
     return numbers
 
 
-def _tiered(place: Place):  # noqa: ANN202
+def _tiered(place: Place) -> Log:
     log = place.open(cold_dir=str(place.cold), hot_retain_segments=1)
     log.append("orders", records(1, 50))
     log.checkpoint()

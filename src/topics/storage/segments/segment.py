@@ -232,6 +232,20 @@ class Segment:
             self._count_deleted(i, size)
         return records - self.live_records, live_bytes - self.live_bytes
 
+    def renew_flags(self) -> None:
+        """Write every delete flag once more, durable after `sync`.
+
+        What a process that was killed wrote can be read, but need not be on the device.
+        """
+        data_offsets, _ = self.deleted_flags()
+        active = self._active
+        idx_file = self.disk.open(self.idx_path) if active is None else active.idx_file
+        idx_file.write_at(0, [bytes(memoryview(self.idx())[: self.count * IDX_ENTRY_BYTES])])
+        if self.tier == "hot":
+            data = self.disk.open(self.data_path) if active is None else active.data_file
+            for offset in data_offsets:
+                data.write_at(offset, [DELETED_FLAG])
+
     def deleted_flags(self) -> tuple[list[int], list[tuple[int, int]]]:
         """Return what `SegmentStore.mark_deleted` needs to show every deleted record elsewhere."""
         data_offsets, idx_flags = [], []

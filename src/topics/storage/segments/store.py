@@ -48,7 +48,7 @@ class SegmentStore(Protocol):
         """
 
     def remove(self, topic_id: int, first_seq: int) -> None:
-        """Remove both files; fine where there are none."""
+        """Remove both files, durably; fine where there are none."""
 
     def list(self, topic_id: int) -> list[int]:
         """Return the first seqs of the segments there, ascending."""
@@ -128,12 +128,15 @@ class FolderStore:
         idx.close()
 
     def remove(self, topic_id: int, first_seq: int) -> None:
-        for path in (
+        pair = (
             paths.segment_data_path(topic_id, first_seq),
             paths.segment_idx_path(topic_id, first_seq),
-        ):
-            if self._disk.exists(path):
-                self._disk.unlink(path)
+        )
+        there = [path for path in pair if self._disk.exists(path)]
+        for path in there:
+            self._disk.unlink(path)
+        if there:
+            self._disk.sync_dir(paths.topic_dir(topic_id))
 
     def list(self, topic_id: int) -> list[int]:
         parsed = map(paths.parse_segment_name, self._disk.list(paths.topic_dir(topic_id)))

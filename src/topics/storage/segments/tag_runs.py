@@ -93,13 +93,16 @@ class TagRuns:
             r.first_seq <= segment.first_seq and segment.last_seq <= r.last_seq for r in self._runs
         )
 
-    def add(self, segment: Segment) -> None:
-        """Make the run of a sealed segment."""
-        content = build_tag_run(segment.whole_data(), segment.idx(), segment.first_seq)
-        if segment.live_records < segment.count:
-            # The run leaves deleted records out: a replay of their delete could not find them
-            # again, so their flags must be durable before it is.
-            segment.sync()
+    def build(self, segment: Segment) -> bytes:
+        """Return the run of a sealed segment's live records; empty where none has a tag."""
+        return build_tag_run(segment.whole_data(), segment.idx(), segment.first_seq)
+
+    def add(self, segment: Segment, content: bytes) -> None:
+        """Take in what `build` returned.
+
+        The run leaves deleted records out, so that a replay of their delete would not find them
+        again: their flags must be durable before it is.
+        """
         if content:
             run = self._save(segment.first_seq, segment.last_seq, content)
             self._runs = sorted([*self._runs, run], key=lambda run: run.first_seq)

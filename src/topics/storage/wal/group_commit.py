@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from topics.clock import Clock
-from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError, Throttled
+from topics.errors import DiskFailed, ShardReadOnly, StorageError, Throttled
 from topics.storage.disk.disk import Buffer
 from topics.storage.wal.log import Position, WalLog
 
@@ -167,10 +167,11 @@ class GroupCommit:
                     frames=sum(ticket.frames for ticket in batch),
                     size=size,
                 )
-        except DiskFull as error:
-            return self._fail(batch, error)
         except (DiskFailed, ShardReadOnly) as error:
-            return self._fail([*self._drain_awaiting(), *batch], error)
+            # A disk that is full before a new file is needed leaves the log as it was, and only
+            # this batch is refused. After any other failure no sync will ever come.
+            waiting = [] if self.log.failed is None else self._drain_awaiting()
+            return self._fail([*waiting, *batch], error)
         return self._publish_written(batch, size)
 
     def oldest_unpublished(self) -> Position:
@@ -277,8 +278,7 @@ class GroupCommit:
                 self._awaiting.append(ticket)
                 self._awaiting_bytes += ticket.size
             else:
-                ticket.publish()
-                ticket.done = True
+                self._publish(ticket)
                 finished.append(ticket)
         return finished
 
@@ -287,10 +287,18 @@ class GroupCommit:
         for _ in range(min(count, len(self._awaiting))):
             ticket = self._awaiting.popleft()
             self._awaiting_bytes -= ticket.size
-            ticket.publish()
-            ticket.done = True
+            self._publish(ticket)
             finished.append(ticket)
         return finished
+
+    def _publish(self, ticket: Commitment) -> None:
+        try:
+            ticket.publish()
+        except StorageError as error:
+            # On the log, but not wholly in its segments: only a restart can finish it.
+            self.log.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
+            ticket.error = error
+        ticket.done = True
 
     def _drain_awaiting(self) -> list[Commitment]:
         drained = list(self._awaiting)

@@ -1,6 +1,7 @@
 """What a rewrite keeps and which tag runs are merged."""
 
 import struct
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def build_idx(entries: list[tuple[int, bool]]) -> bytes:
 
 ENTRIES = st.lists(
     st.tuples(st.integers(46, 99), st.booleans())
-    | st.tuples(st.just(0), st.just(True)),  # dropped by an earlier rewrite
+    | st.tuples(st.just(0), st.sampled_from((True,))),  # dropped by an earlier rewrite
     min_size=1,
     max_size=20,
 )
@@ -40,7 +41,7 @@ def test_a_rewrite_keeps_every_live_frame_and_the_last_one(entries: list[tuple[i
             expected += range(offset, offset + size)
         offset += size
     assert [at for start, stop in kept for at in range(start, stop)] == expected
-    for (_, end), (start, _) in zip(kept, kept[1:], strict=False):
+    for (_, end), (start, _) in pairwise(kept):
         assert end < start, "neighbours are joined"
 
 
@@ -80,8 +81,7 @@ def test_a_merge_takes_eight_neighbours_of_one_level_or_the_cheapest_of_too_many
         assert len(levels) > MANY_RUNS
         cost = sum(levels[start:stop])
         assert all(
-            cost <= sum(levels[at : at + MERGE_RUNS])
-            for at in range(len(levels) - MERGE_RUNS + 1)
+            cost <= sum(levels[at : at + MERGE_RUNS]) for at in range(len(levels) - MERGE_RUNS + 1)
         )
 
 

@@ -1,4 +1,4 @@
-"""Control frames of every type: what is decoded is what was encoded, and damage is never believed."""
+"""Control frames of every type: they come back as they went in, and damage is never believed."""
 
 import pytest
 from hypothesis import given
@@ -78,9 +78,7 @@ def test_a_flipped_bit_is_always_noticed(body: Body, choose: st.DataObject) -> N
 
 
 @given(bodies=st.lists(ANY_BODY, min_size=1, max_size=6), choose=st.data())
-def test_a_frame_left_open_takes_its_batch_along(
-    bodies: list[Body], choose: st.DataObject
-) -> None:
+def test_a_frame_left_open_takes_its_batch_along(bodies: list[Body], choose: st.DataObject) -> None:
     opens = choose.draw(st.lists(st.booleans(), min_size=len(bodies), max_size=len(bodies)))
     frames = [
         encode_control(body, flags=frame.FLAG_BATCH_OPEN if is_open else 0)

@@ -1,4 +1,7 @@
-"""Where a log ends, over random logs, cuts and flips: a torn tail is cut, damage of synced bytes is an error."""
+"""Where a log ends, over random logs, cuts and flips.
+
+A torn tail is cut, damage of synced bytes is an error.
+"""
 
 from typing import NamedTuple
 
@@ -72,9 +75,7 @@ def test_a_whole_log_comes_back(batches: list[tuple[int, int, bool]]) -> None:
     written = write_log(batches)
     assert batches_in(written.disk) == written.batches
     replay = replay_shard(written.disk, "wal", start=START)
-    assert replay.next_frame == 1 + sum(
-        run[3] for file in replay.files for run in file.runs
-    )
+    assert replay.next_frame == 1 + sum(run[3] for file in replay.files for run in file.runs)
 
 
 @given(batches=BATCHES, seed=st.integers(0, 50))
@@ -128,7 +129,9 @@ def test_a_flipped_bit_is_an_error_if_a_mark_proves_it_and_else_cuts_the_log(
     file = choose.draw(st.sampled_from([f for f in before.files if f.runs]))
     run = choose.draw(st.sampled_from(file.runs))
     offset = choose.draw(st.integers(run[4], run[5] - 1))
-    disk.flip_bit(f"wal/{paths.wal_file_name(file.number)}", offset * 8 + choose.draw(st.integers(0, 7)))
+    disk.flip_bit(
+        f"wal/{paths.wal_file_name(file.number)}", offset * 8 + choose.draw(st.integers(0, 7))
+    )
     if behind_is_a_mark(before.files, Position(file.number, run[4])):
         with pytest.raises(CorruptData, match=paths.wal_file_name(file.number)) as damage:
             replay_shard(disk, "wal", start=START)

@@ -1,4 +1,4 @@
-"""Group commit on a log that only notes what it is told: who is published, in which order, after which sync."""
+"""Group commit on a log that notes what it is told: who is published when, after which sync."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""One WAL shard as files: rotation, batches of their own size, SyncMarks, full and failing disks."""
+"""One WAL shard as files: rotation, large batches, SyncMarks, full and failing disks."""
 
 import pytest
 
