@@ -42,9 +42,10 @@ def native_extensions() -> list[Extension]:
         include_dirs=[xxhash_dir],
         # No -march=native: the wheel must run on another machine than the one that built it.
         extra_compile_args=["-O3"],
-        optional=True,
     )
     extensions: list[Extension] = cythonize([native], build_dir="build/cython")
+    for extension in extensions:
+        extension.optional = True  # cythonize makes new objects and forgets this
     return extensions
 
 

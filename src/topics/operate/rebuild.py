@@ -24,7 +24,7 @@ from topics.kernel import (
 from topics.kernel.layout import SEGMENT_HEADER, WAL_HEADER
 from topics.operate.frames import ENTRY, Stretch, matching_flags, odd_frames
 from topics.operate.ranges import Range
-from topics.operate.salvage import COLD, HOT, WAL, Piece
+from topics.operate.salvage import HOT, WAL, Piece
 from topics.operate.source import Source, read_source
 from topics.operate.state import TopicFacts
 from topics.storage.disk import paths
@@ -127,7 +127,7 @@ class Copier:
                 writer.flush()
             following = piece.last_seq + 1
             data, idx, base_seq = self._load(piece)
-            if piece.rank == COLD:
+            if piece.flags_may_lag:
                 stretch = Stretch(facts.id, base_seq, piece.start, piece.end, idx)
                 self._apply_flags(stretch, indexes)
             start, stop = piece.first_seq - base_seq, piece.last_seq + 1 - base_seq

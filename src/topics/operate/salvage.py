@@ -32,6 +32,8 @@ class Piece(NamedTuple):
     path: str
     start: int
     end: int
+    flags_may_lag: bool = False
+    """A cold copy, or one in a wrong place: an index elsewhere may know more deletes."""
 
 
 class Cause(NamedTuple):
@@ -165,7 +167,11 @@ class _SegmentSalvage:
     def _piece(self, stretch: Stretch) -> Piece:
         first_seq, last_seq = stretch.first_seq, stretch.last_seq
         start, end = stretch.start, stretch.end
-        return Piece(self._rank, first_seq, last_seq, self._data_path, start, end)
+        misplaced = stretch.topic_id != self._topic_id or not (
+            self._first_seq <= first_seq <= self._last_by_idx()
+        )
+        lags = self._rank == COLD or misplaced
+        return Piece(self._rank, first_seq, last_seq, self._data_path, start, end, lags)
 
     def _without_data(self, mine: Salvage | None) -> list[Finding]:
         if mine is None or self._idx is None:

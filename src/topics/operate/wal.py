@@ -17,6 +17,7 @@ from topics.kernel import find_frame, scan_frames
 from topics.operate.report import Finding
 from topics.operate.source import Meter, Source, no_meter, read_source
 from topics.storage.disk import paths
+from topics.storage.disk.data_dir import cache_is_intact
 from topics.storage.disk.disk import Buffer, Disk
 from topics.storage.wal.frame import (
     HEADER,
@@ -256,7 +257,10 @@ def _close_gap(gaps: list[Gap], part: Part) -> None:
 def _judge(disk: Disk, log: Log) -> list[Gap]:
     """Put the gaps of all files, and those between files, in order and tell torn from damaged."""
     gaps = [*_missing_start(log), *_gaps_of_files(log), *_missing_end(disk, log)]
-    return [gap._replace(torn=gap.at >= log.proven and not gap.certain) for gap in gaps]
+    # While the page cache is the one that was written through, only the last write can be torn.
+    last = Position(log.files[-1].number, log.files[-1].used) if log.files else log.start
+    proven = max(log.proven, last) if cache_is_intact(disk) else log.proven
+    return [gap._replace(torn=gap.at >= proven and not gap.certain) for gap in gaps]
 
 
 def _gaps_of_files(log: Log) -> Iterator[Gap]:

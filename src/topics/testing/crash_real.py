@@ -34,6 +34,7 @@ def power_cut_cycles(directory: str, *, cycles: int, seed: int) -> Iterator[int]
             process = RealProcess(data_dir, promises, seed=seed + cycle)
             try:
                 process.wait_for_acks(chance.randint(1, 400))
+                process.power_goes()
                 image.cut_power()
             finally:
                 process.kill()

@@ -28,6 +28,8 @@ LIMITS = {
     "max_node_bytes": 48,
 }
 
+WIDE_LIMITS = {**LIMITS, "max_record_bytes": 1 << 20, "max_meta_bytes": 1 << 20}
+
 scalars = none() | booleans() | integers() | floats(allow_nan=False, allow_infinity=False) | text()
 values = recursive(
     scalars, lambda inner: lists(inner, max_size=4) | dictionaries(text(), inner, max_size=4)

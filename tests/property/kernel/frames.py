@@ -47,7 +47,7 @@ class Record(NamedTuple):
         return struct.pack("<I", len(self.data)) + self.data + self.meta
 
 
-def wal_frame(  # noqa: PLR0913 - the fields of a frame
+def wal_frame(
     record: Record,
     *,
     kind: int = 1,

@@ -15,7 +15,14 @@ from hypothesis.strategies import (
     text,
     tuples,
 )
-from tests.property.kernel.bodies import LIMITS, Body, bodies, parse_strictly, raw_json
+from tests.property.kernel.bodies import (
+    LIMITS,
+    WIDE_LIMITS,
+    Body,
+    bodies,
+    parse_strictly,
+    raw_json,
+)
 from tests.property.kernel.frames import FLAG_OPEN, edits, harm, idx_entry, wal_frame
 from tests.property.kernel.twins import agreed, is_refused
 
@@ -105,7 +112,7 @@ def test_a_body_cut_short_anywhere_is_not_json(body: Body, choose: DataObject) -
 @given(raw=raw_json())
 def test_any_json_value_is_a_record_and_comes_back_byte_for_byte(raw: str) -> None:
     body = b'{"records":[{"data":' + raw.encode() + b"}]}"
-    batch = agreed("parse_batch", body, **{**LIMITS, "max_record_bytes": 1 << 20})
+    batch = agreed("parse_batch", body, **WIDE_LIMITS)
     assert batch.frames[38:-8] == raw.encode()
 
 

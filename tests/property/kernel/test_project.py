@@ -126,7 +126,7 @@ def test_no_altered_record_is_ever_shown_when_verified(layout: int, choose: Data
     base=integers(-20, 20) | integers(-(2**63), 2**63 - 1),
     choose=data(),
 )
-def test_hostile_frames_and_idx_are_shown_or_refused_alike(  # noqa: PLR0913
+def test_hostile_frames_and_idx_are_shown_or_refused_alike(
     *,
     layout: int,
     shown: dict[str, Any],

@@ -15,7 +15,7 @@ from hypothesis.strategies import (
     lists,
     sampled_from,
 )
-from tests.property.kernel.bodies import LIMITS, Body, bodies
+from tests.property.kernel.bodies import WIDE_LIMITS, Body, bodies
 from tests.property.kernel.frames import (
     FLAG_OPEN,
     U64,
@@ -96,9 +96,8 @@ def join(log: list[Placed]) -> bytes:
 def test_a_stamped_batch_is_what_the_format_page_says(
     body: Body, topic_id: int, first_seq: int, ts: int, flags: int
 ) -> None:
-    limits = {**LIMITS, "max_record_bytes": 1 << 20}
     for twin in TWINS:
-        batch = twin.parse_batch(body.raw, **limits)
+        batch = twin.parse_batch(body.raw, **WIDE_LIMITS)
         twin.stamp_batch(batch, topic_id=1, first_seq=2, ts=3, flags=0)  # a second stamp must win
         twin.stamp_batch(batch, topic_id=topic_id, first_seq=first_seq, ts=ts, flags=flags)
         frames, idx = bytearray(), bytearray()

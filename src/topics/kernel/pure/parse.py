@@ -113,7 +113,7 @@ class _Body:
             self._fields[key] = reader.read_value(3)
 
 
-def parse_batch(  # noqa: PLR0913 - the limits of a write, each by name
+def parse_batch(
     body: Buffer,
     *,
     max_records: int,

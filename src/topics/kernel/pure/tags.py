@@ -29,7 +29,7 @@ from topics.kernel.pure.project import check_match, tag_matches
 _BAD_RUN = "the tag run is damaged: remove it and it is built again"
 
 
-def match_tags(  # noqa: PLR0913 - where to look and for what, each by name
+def match_tags(
     buffer: Buffer, idx: Buffer, *, base: int, layout: int, start: int, stop: int, match: Match
 ) -> list[int]:
     """Find the live entries in [start, stop) whose tag matches."""
@@ -39,7 +39,7 @@ def match_tags(  # noqa: PLR0913 - where to look and for what, each by name
     return [i for i, frame in tagged if tag_matches(view, frame, match)]
 
 
-def _tagged_frames(  # noqa: PLR0913 - see `match_tags`
+def _tagged_frames(
     view: memoryview, idx: Buffer, *, base: int, layout: int, start: int, stop: int
 ) -> Iterator[tuple[int, Frame]]:
     entries = open_view(idx)

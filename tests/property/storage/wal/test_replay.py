@@ -119,6 +119,19 @@ def test_what_is_written_behind_a_sealed_cut_is_found_again(
     assert batches_in(disk) == [*found, 99]
 
 
+def test_a_torn_frame_is_cut_off_before_the_log_goes_on() -> None:
+    disk = write_log([(1, 0, False), (1, 0, False)]).disk
+    torn = replay_shard(disk, "wal", start=START).files[0].runs[1]
+    disk.flip_bit("wal/" + paths.wal_file_name(1), 8 * (torn[5] - 1))
+    replay = replay_shard(disk, "wal", start=START)
+    seal_tail(disk, replay)
+    assert disk.size("wal/" + paths.wal_file_name(1)) == torn[4]
+    log = WalLog(disk, "wal", file_bytes=4 * KIB, next_frame=replay.next_frame)
+    frame = encode_control(Hole(99, 0, ""))
+    log.write([frame], frames=1, size=len(frame))
+    assert batches_in(disk) == [0, 99]
+
+
 @given(batches=BATCHES, choose=st.data())
 def test_a_flipped_bit_is_an_error_if_a_mark_proves_it_and_else_cuts_the_log(
     batches: list[tuple[int, int, bool]], choose: st.DataObject
