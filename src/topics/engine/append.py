@@ -73,6 +73,9 @@ class Append(Commitment):
         topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=self.frames > 0)
         if topic.enforce_caps():
             shard.floors_due.add(topic)
+            if self.frames == 0:
+                # A restart cannot work this floor out again: the records that moved it are gone.
+                shard.write_floors()
         shard.dirty.add(topic)
         shard.tail_bytes += len(batch.frames)
         self.appended = Appended(

@@ -22,6 +22,7 @@ from topics.kernel import index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
+from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
@@ -219,8 +220,13 @@ class _Recovery:
         return cold is not None and cold.has(topic_id, first_seq)
 
     def _take_from_cold(self, segment: Segment) -> None:
-        assert self._stores.cold is not None
-        segment.move_to_cold(self._stores.cold)
+        cold = self._stores.cold
+        assert cold is not None
+        segment.move_to_cold(cold)
+        if not self._disk.exists(segment.idx_path):
+            self._disk.make_dir(paths.topic_dir(segment.topic_id))
+            idx = cold.read_idx(segment.topic_id, segment.first_seq)
+            write_file(self._disk, segment.idx_path, idx)
         segment.cold_stale = True
         if not self._disk.exists(segment.idx_path):
             # A cut reclaim: the hot index went first, and what it spoke of is all dead.

@@ -39,6 +39,11 @@ class Shard:
             self.submit_control(encode_control(body, topic_id=topic.id))
         self.floors_due.clear()
 
+    def write_floors(self) -> None:
+        """Put moved floors on the log at once, so that a kill does not take them back."""
+        self.submit_floors()
+        self.commit.flush()
+
 
 def _nothing() -> None:
     """Publish nothing."""

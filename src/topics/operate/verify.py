@@ -274,9 +274,7 @@ class _Verify:
         check = check_segment(data, idx or copy, expected)
         tier: Tier = "cold" if is_cold else "hot"
         self._add_pair(data_path, data, check.data, kind="segment", tier=tier, check=check)
-        dead = is_cold and not find_uncovered(
-            topic, [], within=(first_seq, first_seq + check.records - 1)
-        )
+        dead = not find_uncovered(topic, [], within=(first_seq, first_seq + check.records - 1))
         if idx is not None or not dead:
             self._add_pair(idx_path, idx, check.idx, kind="index", tier="hot", check=check)
         if is_cold:

@@ -8,6 +8,7 @@ from tests.unit.docs.pages import DOCS, read
 
 from topics import TopicConfig, TopicState, errors
 from topics.cli import exit_codes
+from topics.cli.app import app
 from topics.engine.diff import SCAN_RECORDS_MAX
 from topics.engine.topics.idempotency import PRODUCER_HISTORY
 from topics.model.append import Appended
@@ -79,6 +80,18 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.DAMAGE,
         exit_codes.LOCKED,
     ]
+
+
+def test_every_command_is_explained() -> None:
+    page = read(DOCS / "reference/cli.md")
+    commands = [command.name for command in app.registered_commands]
+    groups = [
+        f"{group.name} {command.name}"
+        for group in app.registered_groups
+        if group.typer_instance is not None
+        for command in group.typer_instance.registered_commands
+    ]
+    assert [name for name in [*commands, *groups] if f"`topics {name}" not in page] == []
 
 
 def test_every_frame_type_stands_in_the_format_page() -> None:

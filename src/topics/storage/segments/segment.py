@@ -295,7 +295,7 @@ class Segment:
         idx: Buffer = self._pair.idx()
         summary = _summarize(idx, keep)
         if size is not None and summary.data_end > size:
-            idx = self._rebuild_idx()
+            idx = self._rebuild_idx(entries=len(idx) // IDX_ENTRY_BYTES)
             summary = _summarize(idx, keep)
         torn_tail = keep is not None
         if (
@@ -322,8 +322,11 @@ class Segment:
         entries = bytearray(idx.read_at(0, self.count * IDX_ENTRY_BYTES))
         self._active = _ActiveFiles(self, entries)
 
-    def _rebuild_idx(self) -> Buffer:
-        """Write the `.idx` anew from the frames of `.data`."""
+    def _rebuild_idx(self, *, entries: int | None = None) -> Buffer:
+        """Write the `.idx` anew from the frames of `.data`.
+
+        A rewrite keeps the last frame: if there are fewer entries than before, the file was cut.
+        """
         data = self.store.open_data(self.topic_id, self.first_seq).read(
             0, self.disk.size(self.data_path)
         )
@@ -331,6 +334,11 @@ class Segment:
         if not whole:
             raise CorruptData(
                 f"{self.data_path} is damaged at offset {end}: run topics repair",
+                segment=self.data_path,
+            )
+        if entries is not None and len(idx) != entries * IDX_ENTRY_BYTES:
+            raise CorruptData(
+                f"{self.data_path} ends before its last records: run topics repair",
                 segment=self.data_path,
             )
         write_file(self.disk, self.idx_path, idx)

@@ -53,7 +53,11 @@ def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
     for place, number in enumerate(numbers):
         buffer = disk.map(f"{directory}/{paths.wal_file_name(number)}")
         skip = min(start.offset, len(buffer)) if number == start.file else 0
-        frames_skipped = _count_frames(scan_frames(buffer, 0, skip).runs)
+        skipped = scan_frames(buffer, 0, skip)
+        if skipped.end < skip:
+            # Its frames cannot be counted, so the next file would get a name that is taken.
+            raise _damaged(f"{directory}/{paths.wal_file_name(number)}", skipped.end)
+        frames_skipped = _count_frames(skipped.runs)
         scan = scan_frames(buffer, skip, len(buffer))
         files.append(ReplayedFile(number, buffer, scan.runs))
         end = Position(number, scan.end)
@@ -66,14 +70,17 @@ def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
         stopped = Position(number, scan.stopped)
         marks = _marks_behind(disk, directory, buffer, stopped, following)
         if any(mark > stopped for mark in marks) or end < start:
-            raise CorruptData(
-                f"{directory}/{paths.wal_file_name(number)} is damaged at offset {scan.end}: "
-                "frames that were synced cannot be read. Nothing was changed; "
-                "restore a backup or run topics repair",
-                segment=f"{directory}/{paths.wal_file_name(number)}",
-            )
+            raise _damaged(f"{directory}/{paths.wal_file_name(number)}", scan.end)
         return ShardReplay(directory, files, end, next_frame, synced, following)
     raise AssertionError("a shard has at least one file")
+
+
+def _damaged(path: str, offset: int) -> CorruptData:
+    return CorruptData(
+        f"{path} is damaged at offset {offset}: frames that were synced cannot be read. "
+        "Nothing was changed; restore a backup or run topics repair",
+        segment=path,
+    )
 
 
 def seal_tail(disk: Disk, replay: ShardReplay) -> None:
