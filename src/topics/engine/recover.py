@@ -224,14 +224,11 @@ class _Recovery:
         assert cold is not None
         segment.move_to_cold(cold)
         if not self._disk.exists(segment.idx_path):
+            # Lost, or the first half of a cut reclaim.
             self._disk.make_dir(paths.topic_dir(segment.topic_id))
             idx = cold.read_idx(segment.topic_id, segment.first_seq)
             write_file(self._disk, segment.idx_path, idx)
         segment.cold_stale = True
-        if not self._disk.exists(segment.idx_path):
-            # A cut reclaim: the hot index went first, and what it spoke of is all dead.
-            idx = self._stores.cold.read_idx(segment.topic_id, segment.first_seq)
-            write_file(self._disk, segment.idx_path, idx)
 
     # Applying frames.
 
