@@ -13,7 +13,9 @@ from topics.testing.workload import (
     Drop,
     Numbering,
     Operation,
+    Overlap,
     Restart,
+    Step,
     Tick,
     Work,
     random_operations,
@@ -61,8 +63,8 @@ def _produced(topic: str) -> Append:
     return Append(topic, n, producer=("p", n))
 
 
-def _work(*steps: str) -> list[Operation]:
-    return [Work(step) for step in steps]  # type: ignore[arg-type] # each is one of the literals
+def _work(*steps: Step) -> list[Operation]:
+    return [Work(step) for step in steps]
 
 
 def _random(seed: int, count: int) -> list[Operation]:
@@ -92,6 +94,18 @@ SCENARIOS = [
             Burst((_append("capped", 2), _produced("sure"), _append("fast", 9, pad=300))),
         ],
         36,
+    ),
+    Scenario(
+        "writes and a rotation while a sync runs",
+        [
+            *_create("sure", "fast", "capped"),
+            Overlap(_append("sure", 2), (_append("fast", 2), _keyed("sure"), _append("capped"))),
+            Overlap(_append("sure", 3, pad=900), (_append("sure"), _append("fast", 2, pad=900))),
+            _append("sure"), *_work("spare"),
+            Overlap(_append("sure", pad=900), (_append("capped", 2), _append("sure", 4, pad=900))),
+            Overlap(_append("fast"), (_append("fast"),)), *_work("sync"),
+        ],
+        80,
     ),
     Scenario(
         "rotation, with and without a spare",
@@ -202,8 +216,8 @@ SCENARIOS = [
             *_create("sure", "fast"),
             _append("sure", 6, tag="a:1"), _append("fast", 5), *_work("snapshot", "maintain"),
             Drop("sure"), *_create("sure"), _append("sure", 2), Drop("fast"),
-            *_work("snapshot"), *_create("fast"), _append("fast", 3), *_work("relocate", "snapshot"),
-            Drop("sure"),
+            *_work("snapshot"), *_create("fast"), _append("fast", 3), *_work("relocate"),
+            *_work("snapshot"), Drop("sure"),
         ],
         110,
     ),

@@ -1,20 +1,21 @@
 """A flipped bit in bytes at rest: the exact data, or an error; never other data, never silence.
 
-One bit of 160 in an `.idx` has no second witness: the `deleted` flag, which must be changeable in place without a checksum
-(docs/internals/formats/segment.md). `topics verify` compares it with the flag in `.data`.
+One bit of 160 in an `.idx` has no second witness: the `deleted` flag, which must be changeable in
+place without a checksum (docs/internals/formats/segment.md). `topics verify` compares it with the
+flag in `.data`.
 """
 
 from collections import Counter
 
 import pytest
-
 from tests.crash.scenarios import tiny
+
 from topics.errors import CorruptData, UnknownFormat
 from topics.storage.disk import paths
 from topics.storage.segments.segment import IDX_FLAG_DELETED
 from topics.storage.segments.store import IDX_ENTRY_BYTES, IDX_FLAGS_OFFSET
-from topics.storage.wal.replay import replay_shard
 from topics.storage.wal.log import Position
+from topics.storage.wal.replay import replay_shard
 from topics.testing.crash_observe import Observed, observe_all
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun

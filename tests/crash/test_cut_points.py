@@ -1,11 +1,12 @@
 """Cut the power, or kill the process, at every disk call of every scenario; then start again.
 
-Promises under test: oracles 1 to 5 of the fault notes, repeats that stay repeats, and a second crash that changes nothing.
+Promises under test: oracles 1 to 5 of the fault notes, repeats that stay repeats, and a second
+crash that changes nothing.
 """
 
 import pytest
-
 from tests.crash.scenarios import SCENARIOS, Scenario, tiny
+
 from topics.testing.crash_sweep import KILL, crash_everywhere, record
 
 SHARDS = (1, 2)

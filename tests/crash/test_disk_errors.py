@@ -1,22 +1,23 @@
 """A disk that fails, once or for ever, at every call: no ack after a failed sync (oracle 12).
 
-While the disk fails: what is visible is exactly what was acknowledged, and reads go on. After a restart, by kill or power cut:
-acknowledged ⊆ readable ⊆ submitted.
+While the disk fails: what is visible is exactly what was acknowledged, and reads go on. After a
+restart, by kill or power cut: acknowledged ⊆ readable ⊆ submitted.
 """
 
 import threading
-from typing import NamedTuple
+import typing
+from typing import Literal, NamedTuple
 
 import pytest
-
 from tests.crash.scenarios import BY_NAME, tiny
+
 from topics.engine.request import encode_write, read_write
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError
 from topics.testing.crash_history import History
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun
 from topics.testing.crash_sweep import KILL, check_afterlife, start, told
-from topics.testing.crash_validate import resolve
+from topics.testing.crash_validate import Crash, resolve
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 from topics.testing.workload import Append, Configure, Operation, Work
@@ -34,6 +35,7 @@ NAMES = [
 ]
 STRIDE = 7
 DEADLINE_S = 10.0
+Broken = Literal["sync_data", "write_at"]
 
 
 class Failure(NamedTuple):
@@ -85,7 +87,7 @@ def check_restarts(run: CrashRun) -> None:
         after = start(CONFIG, run.disks.copy().power_cut(seed), now_ms)
         resolve(after.log, run.history, crash="power", now_ms=now_ms)
     after = start(CONFIG, run.disks.kill(), now_ms)
-    crash = "kill" if trusted else "untrusted kill"
+    crash: Crash = "kill" if trusted else "untrusted kill"
     after.history = resolve(after.log, run.history, crash=crash, now_ms=now_ms)
     check_afterlife(after, run.history, KILL)
 
@@ -109,13 +111,13 @@ def opened(history: History | None = None) -> CrashRun:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("operation", ["sync_data", "write_at"])
+@pytest.mark.parametrize("operation", typing.get_args(Broken))
 @pytest.mark.parametrize("error", [DiskFailed, DiskFull])
 def test_after_a_failed_write_or_sync_the_shard_is_read_only(
-    operation: str, error: type[DiskFailed]
+    operation: Broken, error: type[DiskFailed]
 ) -> None:
     run = opened()
-    run.disks.hot.arm(FaultPlan().fail(operation=operation, path="wal/wal-*", error=error))  # type: ignore[arg-type]
+    run.disks.hot.arm(FaultPlan().fail(operation=operation, path="wal/wal-*", error=error))
     with pytest.raises(error):
         run.apply(Append("sure", 10, 2))
     for step in (Append("sure", 20), Work("checkpoint"), Work("snapshot")):
@@ -157,8 +159,8 @@ def test_a_writer_that_waits_for_a_sync_hears_of_a_later_failed_write(
     def wait() -> None:
         try:
             shard.commit.commit(waiting)
-        except StorageError as error:
-            failures.append(error)
+        except StorageError as failure:
+            failures.append(failure)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()

@@ -1,8 +1,8 @@
 """The sweeps keep the disk before each call instead of cutting a run there: both are the same."""
 
 import pytest
-
 from tests.crash.scenarios import BY_NAME, tiny
+
 from topics.errors import DiskFailed
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun

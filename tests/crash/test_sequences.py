@@ -1,13 +1,14 @@
 """All sequences of up to two operations, and a part of those of three, cut at every disk call.
 
-Most crash bugs need at most three operations (CrashMonkey); the rest of the space of three is for `make torture`.
+Most crash bugs need at most three operations (CrashMonkey); the rest of the space of three is for
+`make torture`.
 """
 
 from itertools import product
 
 import pytest
-
 from tests.crash.scenarios import tiny
+
 from topics.testing.crash_run import CutPoint
 from topics.testing.crash_sweep import KILL, crash_everywhere, record
 from topics.testing.workload import (

@@ -1,8 +1,8 @@
 """Snapshot + WAL = WAL alone, as long as the WAL is whole (oracle 10)."""
 
 import pytest
-
 from tests.crash.scenarios import BY_NAME, tiny
+
 from topics.storage.disk import paths
 from topics.storage.snapshots.snapshot import list_snapshots
 from topics.storage.wal.log import list_wal_files

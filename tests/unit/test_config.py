@@ -128,7 +128,7 @@ def test_an_empty_cold_dir_turns_the_tier_off() -> None:
         ({"TOPICS_WAL_SHARDS": "4.0"}, "not '4.0'"),
         ({"TOPICS_WAL_SHARDS": "٤"}, "TOPICS_WAL_SHARDS must be"),
         ({"TOPICS_WAL_FILE_BYTES": "64MB"}, "a size from 4 KiB to 4 GiB, written like 65536"),
-        ({"TOPICS_TAIL_CACHE_BYTES": "-1"}, "a size of at least 0"),
+        ({"TOPICS_TAIL_CACHE_BYTES": "-1"}, "a size of at least 1 MiB"),
         ({"TOPICS_COMPACT_DEAD_RATIO": "1.5"}, "a number from 0.0 to 1.0, not 1.5"),
         ({"TOPICS_COMPACT_DEAD_RATIO": "nan"}, "not 'nan'"),
         ({"TOPICS_VERIFY_READS": "maybe"}, "must be true or false, not 'maybe'"),

@@ -151,6 +151,8 @@ class Engine:
     def _remove_logs(self, directory: str) -> None:
         """Remove the files of a log that no snapshot names, before a new one takes their place."""
         numbers = list_wal_files(self.disk, directory)
+        if numbers and self.disk.exists(f"{directory}/{paths.CURRENT}"):
+            self.disk.unlink(f"{directory}/{paths.CURRENT}")
         for number in numbers:
             self.disk.unlink(f"{directory}/{paths.wal_file_name(number)}")
         if numbers:

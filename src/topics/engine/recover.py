@@ -5,8 +5,8 @@
     → announce what a power cut took
 
 No log changes before all of them were read and believed; what changes then (torn tails, delete
-flags, orphans) may be cut anywhere and done again. Damage of bytes that were once synced stops the start
-with an error that names the file.
+flags, orphans) may be cut anywhere and done again. Damage of bytes that were once synced stops
+the start with an error that names the file.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,6 @@ from topics.errors import CorruptData, UnknownFormat
 from topics.kernel import index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
-from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
@@ -118,7 +117,9 @@ class _Recovery:
         if not places:
             places = dict.fromkeys(wal_directories(self._disk), WAL_START)
         for directory, start in places.items():
-            self._found.replays[directory] = replay_shard(self._disk, directory, start=start)
+            self._found.replays[directory] = replay_shard(
+                self._disk, directory, start=start, cache_intact=self._cache_intact
+            )
 
     def _collect_marks(self) -> None:
         """Learn which seqs segments hold, before any frame is applied."""

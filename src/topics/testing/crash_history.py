@@ -1,7 +1,8 @@
 """What was submitted, acknowledged and made durable of every topic, moment by moment.
 
-Keeps: of the versions of a topic, `versions[acked]` is what its writers were told, `versions[durable]` is what no power cut may
-take; later versions are operations in flight. A crash must leave exactly one version from there on.
+Keeps: of the versions of a topic, `versions[acked]` is what its writers were told,
+`versions[durable]` is what no power cut may take; later versions are operations in flight. A crash
+must leave exactly one version from there on.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """What a topic must look like: the words of the spec as arithmetic over one dict of records.
 
-Shares nothing with the engine but the config: an independent second opinion, too slow and too simple to be wrong in the same
-way. A model is a value: applying an operation returns another one, so every moment of a run can be kept.
+Shares nothing with the engine but the config: an independent second opinion, too slow and too
+simple to be wrong in the same way. A model is a value: applying an operation returns another one,
+so every moment of a run can be kept.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +50,7 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         return str(self.config.get("durability", "disk"))
 
     @property
-    def bytes(self) -> int:
+    def live_bytes(self) -> int:
         return sum(entry.size for entry in self.live.values())
 
     def repeats(self, append: Append) -> tuple[int, int] | None:
@@ -73,7 +74,7 @@ class TopicModel(Struct, frozen=True, kw_only=True):
             name, producer_seq = append.producer
             history = {**producers.get(name, {}), producer_seq: (first_seq, append.count)}
             producers = {**producers, name: history}
-        grown = self._but(
+        grown = self.but(
             head_seq=self.head_seq + append.count,
             live={**self.live, **entries},
             volatile=self.volatile if durable else self.volatile | entries.keys(),
@@ -81,7 +82,7 @@ class TopicModel(Struct, frozen=True, kw_only=True):
             keys=keys,
             producers=producers,
         )
-        return grown._settled()._capped()
+        return grown.settled().capped()
 
     def delete(self, delete: Delete, now_ms: int) -> Self:
         expired = self.expired(now_ms)
@@ -91,24 +92,24 @@ class TopicModel(Struct, frozen=True, kw_only=True):
             for seq, entry in expired.live.items()
             if seq < before_seq and _matches(delete.tag, entry.tag)
         ]
-        return expired._without(gone)._but(removed=expired.removed | set(gone))._settled()
+        return expired.without(gone).but(removed=expired.removed | set(gone)).settled()
 
     def configured(self, changes: Mapping[str, Any], now_ms: int) -> Self:
         """Change the config; what it loses that way is lost as by any cap."""
         expired = self.expired(now_ms)
-        return expired._but(config={**self.config, **changes}).expired(now_ms)._capped()
+        return expired.but(config={**self.config, **changes}).expired(now_ms).capped()
 
     def expired(self, now_ms: int) -> Self:
         ttl_ms = self.config.get("ttl_ms", 0)
         gone = [s for s, entry in self.live.items() if ttl_ms and now_ms - entry.ts > ttl_ms]
-        return self._evicted(gone)
+        return self.evicted(gone)
 
     def crashed(self, head_seq: int) -> Self:
         """Return the topic with an announced gap up to a new head."""
         if head_seq == self.head_seq:
             return self
         hole = (self.head_seq + 1, head_seq)
-        return self._but(head_seq=head_seq, holes=(*self.holes, hole))._settled()
+        return self.but(head_seq=head_seq, holes=(*self.holes, hole)).settled()
 
     @property
     def forgets(self) -> bool:
@@ -120,9 +121,9 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         unsure = set()
         for other in others:
             for mine, theirs in ((self.keys, other.keys), (self.producers, other.producers)):
-                differing = {k for k in mine.keys() | theirs if mine.get(k) != theirs.get(k)}  # type: ignore[attr-defined]
+                differing = {k for k in mine.keys() | theirs if mine.get(k) != theirs.get(k)}
                 unsure |= differing
-        return self._but(unsure=frozenset(unsure)) if unsure else self
+        return self.but(unsure=frozenset(unsure)) if unsure else self
 
     def forgotten(
         self, head_seq: int, floors: tuple[int, int], holes: tuple[tuple[int, int], ...]
@@ -130,7 +131,7 @@ class TopicModel(Struct, frozen=True, kw_only=True):
         """Return the topic after a restart that lost what was volatile, as it was found."""
         kept = {seq: entry for seq, entry in self.live.items() if seq not in self.volatile}
         earliest_seq, evict_floor = floors
-        return self._but(
+        return self.but(
             live=kept,
             holes=holes,
             head_seq=head_seq,
@@ -138,11 +139,11 @@ class TopicModel(Struct, frozen=True, kw_only=True):
             evict_floor=evict_floor,
         )
 
-    # Inside.
+    # Steps of the above.
 
-    def _capped(self) -> Self:
+    def capped(self) -> Self:
         over = len(self.live) - self.config.get("cap_records", 0)
-        over_bytes = self.bytes - self.config.get("cap_bytes", 0)
+        over_bytes = self.live_bytes - self.config.get("cap_bytes", 0)
         over = over if self.config.get("cap_records") else 0
         over_bytes = over_bytes if self.config.get("cap_bytes") else 0
         gone = []
@@ -152,23 +153,23 @@ class TopicModel(Struct, frozen=True, kw_only=True):
             gone.append(seq)
             over -= 1
             over_bytes -= entry.size
-        return self._evicted(gone)
+        return self.evicted(gone)
 
-    def _evicted(self, gone: Iterable[int]) -> Self:
+    def evicted(self, gone: Iterable[int]) -> Self:
         gone = list(gone)
         if not gone:
             return self
-        return self._without(gone)._but(evict_floor=max(gone) + 1)._settled()
+        return self.without(gone).but(evict_floor=max(gone) + 1).settled()
 
-    def _settled(self) -> Self:
+    def settled(self) -> Self:
         first = min(self.live, default=self.head_seq + 1)
-        return self._but(earliest_seq=max(self.earliest_seq, first))
+        return self.but(earliest_seq=max(self.earliest_seq, first))
 
-    def _without(self, gone: Iterable[int]) -> Self:
+    def without(self, gone: Iterable[int]) -> Self:
         dead = set(gone)
-        return self._but(live={s: e for s, e in self.live.items() if s not in dead})
+        return self.but(live={s: e for s, e in self.live.items() if s not in dead})
 
-    def _but(self, **changes: object) -> Self:
+    def but(self, **changes: object) -> Self:
         return msgspec.structs.replace(self, **changes)
 
 

@@ -19,8 +19,8 @@ class Observed(NamedTuple):
     head_seq: int
     earliest_seq: int
     evict_floor: int
-    count: int
-    bytes: int
+    live_records: int
+    live_bytes: int
     config: dict[str, object]
     records: dict[int, Entry]
     gaps: tuple[tuple[int, int, str], ...]
@@ -65,8 +65,8 @@ def observe(log: Log, topic: str) -> Observed:
         head_seq=state.head_seq,
         earliest_seq=state.earliest_seq,
         evict_floor=state.evict_floor,
-        count=state.count,
-        bytes=state.bytes,
+        live_records=state.count,
+        live_bytes=state.bytes,
         config=state.config.as_dict(),
         records=records,
         gaps=tuple(gaps),

@@ -1,14 +1,14 @@
 """Cycles of a real process: load, kill or power cut, start, check."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from random import Random
 
 from topics.testing.power_image import PowerImage
 from topics.testing.real_process import Promises, RealProcess, check_directory
 
 
-def kill_cycles(directory: str, *, cycles: int, seed: int) -> Iterator[int]:
+def kill_cycles(directory: str, *, cycles: int, seed: int) -> Generator[int, None, None]:
     """Kill a process under load so often; yield how many writes it had been promised each time."""
     chance = Random(seed)
     promises = Promises()
@@ -22,7 +22,7 @@ def kill_cycles(directory: str, *, cycles: int, seed: int) -> Iterator[int]:
         yield process.acks
 
 
-def power_cut_cycles(directory: str, *, cycles: int, seed: int) -> Iterator[int]:
+def power_cut_cycles(directory: str, *, cycles: int, seed: int) -> Generator[int, None, None]:
     """Cut the power of a file system under load so often."""
     chance = Random(seed)
     promises = Promises()

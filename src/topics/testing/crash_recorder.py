@@ -1,7 +1,8 @@
 """Keep the disk as it is before every call that changes it: all cut points of a run in one run.
 
-Cutting the power at call n of a run and looking at the disk as it was before call n are the same thing, because a run repeats
-itself exactly (a test proves it). Keeping the disks makes a sweep cost one run instead of one run a cut point.
+Cutting the power at call n of a run and looking at the disk as it was before call n are the same
+thing, because a run repeats itself exactly (a test proves it). Keeping the disks makes a sweep cost
+one run instead of one run a cut point.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +29,22 @@ class Disks(NamedTuple):
         return Disks(self.hot.kill(), self.cold.kill())
 
 
-BeforeCall = Callable[[], None]
+Hook = Callable[[], None]
+
+
+class Hooks(NamedTuple):
+    """What to call before every call that changes the disk, and when a sync has done its work."""
+
+    before_call: Hook
+    after_sync: Hook
 
 
 class RecordingFile:
     """A file that tells before it changes."""
 
-    def __init__(self, file: HostileFile, before_call: BeforeCall) -> None:
+    def __init__(self, file: HostileFile, hooks: Hooks) -> None:
         self._file = file
-        self._before_call = before_call
+        self._before_call, self._after_sync = hooks
         self.read_at = file.read_at
         self.size = file.size
         self.close = file.close
@@ -56,14 +64,16 @@ class RecordingFile:
     def sync_data(self) -> None:
         self._before_call()
         self._file.sync_data()
+        self._after_sync()
 
 
 class RecordingDisk:
     """A hostile disk that tells before it changes."""
 
-    def __init__(self, disk: HostileDisk, before_call: BeforeCall) -> None:
+    def __init__(self, disk: HostileDisk, hooks: Hooks) -> None:
         self._disk = disk
-        self._before_call = before_call
+        self._hooks = hooks
+        self._before_call = hooks.before_call
         self.read = disk.read
         self.map = disk.map
         self.exists = disk.exists
@@ -73,10 +83,10 @@ class RecordingDisk:
 
     def create(self, path: str) -> RecordingFile:
         self._before_call()
-        return RecordingFile(self._disk.create(path), self._before_call)
+        return RecordingFile(self._disk.create(path), self._hooks)
 
     def open(self, path: str) -> RecordingFile:
-        return RecordingFile(self._disk.open(path), self._before_call)
+        return RecordingFile(self._disk.open(path), self._hooks)
 
     def make_dir(self, path: str) -> None:
         self._before_call()

@@ -3,15 +3,27 @@
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from topics.config import ServerConfig
 from topics.embedded import Log
+from topics.engine.append import Append as EngineAppend
+from topics.engine.append import Repeat
 from topics.engine.request import encode_write, read_write
-from topics.errors import DiskFull, RequestError, RetryLater, ShardReadOnly, StorageError, TopicsError
+from topics.engine.shard import Shard
+from topics.errors import (
+    DiskFull,
+    RequestError,
+    RetryLater,
+    ShardReadOnly,
+    StorageError,
+    TopicsError,
+)
 from topics.model.append import Appended, WriteOptions
 from topics.testing.crash_history import History, Version
 from topics.testing.crash_model import TopicModel
 from topics.testing.crash_observe import Violation
-from topics.testing.crash_recorder import Disks, RecordingDisk
+from topics.testing.crash_recorder import Disks, Hooks, RecordingDisk
 from topics.testing.crash_validate import check_live, resolve
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.manual_clock import ManualClock
@@ -22,6 +34,7 @@ from topics.testing.workload import (
     Delete,
     Drop,
     Operation,
+    Overlap,
     Restart,
     Tick,
     Work,
@@ -42,8 +55,8 @@ class CutPoint(NamedTuple):
 class CrashRun:
     """One log under one workload.
 
-    With `records`, the disks before every call that changes them are kept as cut points. On disks with
-    planned faults `apply_or_fail` notes the errors and goes on.
+    With `records`, the disks before every call that changes them are kept as cut points. On disks
+    with planned faults `apply_or_fail` notes the errors and goes on.
     """
 
     def __init__(
@@ -61,18 +74,15 @@ class CrashRun:
         self.cut_points: list[CutPoint] = []
         self.errors: list[TopicsError] = []
         self._records = records
+        self._meanwhile: list[Append] = []
+        self._written: list[_Written] = []
         self.disks = disks or Disks(HostileDisk(), HostileDisk())
         self.log = self.open()
 
     def open(self) -> Log:
-        hot, cold = self.disks
-        return Log(
-            self.config,
-            disk=RecordingDisk(hot, self._before_call) if self._records else hot,
-            cold_disk=RecordingDisk(cold, self._before_call) if self._records else cold,
-            clock=self.clock,
-            background=False,
-        )
+        hooks = Hooks(self._before_call, self._after_sync)
+        hot, cold = (RecordingDisk(disk, hooks) for disk in self.disks)
+        return Log(self.config, disk=hot, cold_disk=cold, clock=self.clock, background=False)
 
     def cut_here(self) -> CutPoint:
         return CutPoint(self.disks.copy(), self.history.copy(), self.clock.now_ms())
@@ -81,12 +91,14 @@ class CrashRun:
         for operation in operations:
             self.apply(operation)
 
-    def apply(self, operation: Operation) -> None:
+    def apply(self, operation: Operation) -> None:  # noqa: C901, PLR0912 - one case an operation
         match operation:
             case Append():
                 self._append(operation)
             case Burst():
                 self._burst(operation)
+            case Overlap():
+                self._overlap(operation)
             case Configure():
                 self._configure(operation)
             case Drop():
@@ -149,31 +161,57 @@ class CrashRun:
         self.history.ack(append.topic, durable=model.durability == "fsync")
 
     def _burst(self, burst: Burst) -> None:
+        self._commit([w for append in burst.appends for w in self._submit(append)])
+
+    def _overlap(self, overlap: Overlap) -> None:
+        """Append, with others that are written when its sync has done its work."""
+        first = self._submit(overlap.first)
+        self._meanwhile = list(overlap.meanwhile)
+        try:
+            self._commit(first)
+        finally:
+            written, self._written = self._written, []
+            rest, self._meanwhile = self._meanwhile, []
+        self._commit([*written, *(w for append in rest for w in self._submit(append))])
+
+    def _submit(self, append: Append) -> list["_Written"]:
+        """Queue an append, if its topic is there."""
+        model = self.history.newest(append.topic)
+        if model is None:
+            return []
         engine = self.log.engine
-        now_ms = self.clock.now_ms()
-        tickets = []
-        for append in burst.appends:
-            model = self.history.newest(append.topic)
-            if model is None:
-                continue
-            write = read_write(encode_write(append.records()), self.config)
-            options = WriteOptions(**append.options())
-            write = type(write)(batch=write.batch, options=options, config={})
-            at = self.history.begin(append.topic, partial(_appended, append=append, now_ms=now_ms))
-            shard, ticket = engine.submit_append(engine.topic(append.topic), write)
-            tickets.append((model, append, at, shard, ticket))
+        write = read_write(encode_write(append.records()), self.config)
+        write = msgspec.structs.replace(write, options=WriteOptions(**append.options()))
+        change = partial(_appended, append=append, now_ms=self.clock.now_ms())
+        at = self.history.begin(append.topic, change)
+        shard, ticket = engine.submit_append(engine.topic(append.topic), write)
+        return [_Written(model, append, at, shard, ticket)]
+
+    def _commit(self, submitted: list["_Written"]) -> None:
         failures = []
-        for model, append, at, shard, ticket in tickets:
+        for written in submitted:
             try:
-                shard.commit.commit(ticket)
+                written.shard.commit.commit(written.ticket)
             except StorageError as error:
                 failures.append(error)
                 continue
-            assert ticket.appended is not None
-            check_appended(model, append, ticket.appended)
-            self.history.ack(append.topic, durable=model.durability == "fsync", at=at)
+            assert written.ticket.appended is not None
+            check_appended(written.model, written.append, written.ticket.appended)
+            durable = written.model.durability == "fsync"
+            self.history.ack(written.append.topic, durable=durable, at=written.at)
         if failures:
             raise failures[0]
+
+    def _after_sync(self) -> None:
+        """Be the other writers: write and wait, while whoever syncs has not come back yet."""
+        if not self._meanwhile or any(s.lock.locked() for s in self.log.engine.shards):
+            return
+        meanwhile, self._meanwhile = self._meanwhile, []
+        for append in meanwhile:
+            for written in self._submit(append):
+                with written.shard.lock:
+                    written.shard.commit.flush()
+                self._written.append(written)
 
     def _configure(self, configure: Configure) -> None:
         topic, changes = configure.topic, configure.config
@@ -199,16 +237,14 @@ class CrashRun:
         if model is None:
             return
         now_ms = self.clock.now_ms()
-        self.history.begin(
-            delete.topic, lambda version: version and version.delete(delete, now_ms)
-        )
+        self.history.begin(delete.topic, lambda version: version and version.delete(delete, now_ms))
         deleted = self.log.delete(delete.topic, before_seq=delete.before_seq, match=delete.match())
         expected = len(model.expired(now_ms).live) - len(model.delete(delete, now_ms).live)
         if deleted.deleted != expected:
             raise Violation(f"{delete} deleted {deleted.deleted} records, not {expected}")
         self.history.ack(delete.topic, durable=True)
 
-    def _work(self, work: Work) -> None:
+    def _work(self, work: Work) -> None:  # noqa: C901, PLR0912 - one case a step
         engine = self.log.engine
         match work.step:
             case "sync":
@@ -230,7 +266,18 @@ class CrashRun:
             self.history.all_durable()
 
     def _before_call(self) -> None:
-        self.cut_points.append(self.cut_here())
+        if self._records:
+            self.cut_points.append(self.cut_here())
+
+
+class _Written(NamedTuple):
+    """An append on its way: the version before it, and the number of the version it makes."""
+
+    model: TopicModel
+    append: Append
+    at: int
+    shard: Shard
+    ticket: EngineAppend | Repeat
 
 
 def check_appended(model: TopicModel, append: Append, appended: Appended) -> None:
@@ -257,5 +304,6 @@ def _configured(version: Version, changes: dict[str, object], now_ms: int) -> Ve
 def _topics_of(operation: Operation) -> list[str]:
     if isinstance(operation, Burst):
         return [append.topic for append in operation.appends]
+    if isinstance(operation, Overlap):
+        return [append.topic for append in (operation.first, *operation.meanwhile)]
     return [operation.topic] if isinstance(operation, Append | Configure | Drop | Delete) else []
-

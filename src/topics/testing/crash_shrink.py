@@ -17,9 +17,7 @@ def shrink(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]
         size = max(1, min(size // 2, len(steps) // 2))
 
 
-def _drop_parts(
-    steps: list[Step], size: int, fails: Callable[[list[Step]], bool]
-) -> list[Step]:
+def _drop_parts(steps: list[Step], size: int, fails: Callable[[list[Step]], bool]) -> list[Step]:
     start = 0
     while start < len(steps):
         rest = steps[:start] + steps[start + size :]

@@ -1,7 +1,8 @@
 """Cut a recorded run at every call, start again, and hold the result against every oracle.
 
-One cut point and one seed are one crash. After it: the state is one that was promised (oracles 1 to 5), the log goes on with
-seqs that nobody was told of, repeats are still known as repeats, and a second crash right behind changes nothing (9).
+One cut point and one seed are one crash. After it: the state is one that was promised (oracles 1 to
+5), the log goes on with seqs that nobody was told of, repeats are still known as repeats, and a
+second crash right behind changes nothing (9).
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ AFTERLIFE_N = 1_000_000
 def record(
     config: ServerConfig, operations: list[Operation], *, base: CutPoint | None = None
 ) -> list[CutPoint]:
-    """Run a workload once, on fresh disks or from where another run stood; return its cut points."""
+    """Run a workload once, on fresh disks or from where another stood; return its cut points."""
     if base is None:
         run = CrashRun(config, records=True)
     else:
@@ -85,7 +86,7 @@ def check_afterlife(run: CrashRun, before: History, seed: int) -> None:
         n += 2
     again.log.sync()
     again.history.all_durable()
-    third = start(run.config, again.disks.power_cut(seed if seed >= 0 else 0), run.clock.now_ms())
+    third = start(run.config, again.disks.power_cut(max(seed, 0)), run.clock.now_ms())
     resolve(third.log, again.history, crash="power", now_ms=run.clock.now_ms())
 
 

@@ -1,9 +1,10 @@
-"""The oracles: does what a start found fit what was promised?
+"""The oracles: what a start found must fit what was promised.
 
-The numbers are those of the fault notes: 1 acknowledged ⊆ readable ⊆ submitted, 2 seqs, 3 order, 4 every seq accounted for,
-5 deleted never returns. Each comes out of one question: which version of the topic is this? After a crash it must be one that
-was at least durable (power cut) or acknowledged (kill), whole, and where acknowledged seqs of a `disk` topic are missing they
-must be announced.
+The numbers are those of the fault notes: 1 acknowledged ⊆ readable ⊆ submitted, 2 seqs, 3 order, 4
+every seq accounted for, 5 deleted never returns. Each comes out of one question: which version of
+the topic is this? After a crash it must be one that was at least durable (power cut) or
+acknowledged (kill), whole, and where acknowledged seqs of a `disk` topic are missing they must be
+announced.
 """
 
 from typing import Literal
@@ -14,11 +15,11 @@ from topics.testing.crash_model import TopicModel
 from topics.testing.crash_observe import Observed, Violation, observe
 
 Crash = Literal["power", "kill", "untrusted kill", "none"]
-"""An untrusted kill follows a failed sync or write: all is readable, but a start may announce a loss."""
+"""An untrusted kill follows a failed write or sync: a start may announce a loss that was none."""
 
 
 def resolve(log: Log, history: History, *, crash: Crash, now_ms: int) -> History:
-    """Find the version of each topic that a start left, or raise Violation; return where to go on from."""
+    """Find the version of each topic that a start left, or raise Violation; return them."""
     found = History()
     present = set(log.topics())
     unknown = present - set(history.tracks)
@@ -66,8 +67,8 @@ def _resolve_topic(
         version = track.versions[at]
         lost = _lost_life(track, at)
         if version is None or observed is None:
-            if version is observed:
-                return version
+            if version is None and observed is None:
+                return None
             mismatches.append(f"version {at}: the topic {'is' if observed else 'is not'} there")
             continue
         expected = version.expired(now_ms)
@@ -160,8 +161,8 @@ def _record_mismatch(expected: TopicModel, observed: Observed) -> str | None:
 def _floor_mismatch(expected: TopicModel, observed: Observed) -> str | None:
     for name, wanted in (
         ("head_seq", expected.head_seq),
-        ("count", len(expected.live)),
-        ("bytes", expected.bytes),
+        ("live_records", len(expected.live)),
+        ("live_bytes", expected.live_bytes),
         ("earliest_seq", expected.earliest_seq),
         ("evict_floor", expected.evict_floor),
     ):

@@ -1,7 +1,8 @@
-"""A real power cut without pulling a plug: an ext4 image in a file, loop-mounted, and shut down by the kernel.
+"""A real power cut without pulling a plug: an ext4 image, loop-mounted, shut down by the kernel.
 
-`FS_IOC_SHUTDOWN` without a flush of the journal drops everything that was not synced; later writes get EIO; the next mount
-replays the journal. Needs root and a loop device: `why_not` says what is missing.
+`FS_IOC_SHUTDOWN` without a flush of the journal drops everything that was not synced; later writes
+get EIO; the next mount replays the journal. Needs root and a loop device: `why_not` says what is
+missing.
 """
 
 import fcntl

@@ -1,16 +1,18 @@
 """Traffic for crash tests: what a workload does to a log, one small value a step.
 
-An operation prints as the call that makes it, so a failing run can be pasted into a test. Every record that was ever submitted
-has a number of its own (`n`), so that a payload names the write it came from.
+An operation prints as the call that makes it, so a failing run can be pasted into a test. Every
+record that was ever submitted has a number of its own (`n`), so that a payload names the write it
+came from.
 """
 
 from collections.abc import Iterable
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-Tier = Literal["kill", "clean"]
+End = Literal["kill", "clean"]
+Step = Literal["sync", "checkpoint", "snapshot", "maintain", "relocate", "sweep", "spare"]
 TAGS = (None, "a:1", "a:2", "b:1")
 
 
@@ -53,6 +55,13 @@ class Burst(Struct, frozen=True):
     appends: tuple[Append, ...]
 
 
+class Overlap(Struct, frozen=True):
+    """An append, and others that are written while its sync runs."""
+
+    first: Append
+    meanwhile: tuple[Append, ...]
+
+
 class Configure(Struct, frozen=True):
     """Create a topic, or change the config of one."""
 
@@ -88,16 +97,16 @@ class Tick(Struct, frozen=True):
 class Work(Struct, frozen=True):
     """One step of what the background does."""
 
-    step: Literal["sync", "checkpoint", "snapshot", "maintain", "relocate", "sweep", "spare"]
+    step: Step
 
 
 class Restart(Struct, frozen=True):
     """End the process, and start the next one on what it left."""
 
-    how: Tier
+    how: End
 
 
-Operation = Append | Burst | Configure | Drop | Delete | Tick | Work | Restart
+Operation = Append | Burst | Overlap | Configure | Drop | Delete | Tick | Work | Restart
 
 
 class Numbering:
@@ -131,7 +140,7 @@ _CHANGES: tuple[dict[str, Any], ...] = (
     {"durability": "disk"},
     {"durability": "memory"},
 )
-_WORK: tuple[str, ...] = ("sync", "checkpoint", "snapshot", "maintain", "relocate", "sweep", "spare")
+_WORK: tuple[Step, ...] = get_args(Step)
 
 
 def random_operations(
@@ -147,20 +156,27 @@ def _random_operation(chance: Random, names: list[str], numbers: Numbering) -> O
     dice = chance.random()
     if dice < 0.42:
         return _random_append(chance, topic, numbers)
-    if dice < 0.48:
-        appends = [_random_append(chance, chance.choice(names), numbers) for _ in range(3)]
-        return Burst(tuple(appends))
-    if dice < 0.58:
+    if dice < 0.50:
+        appends = tuple(_random_append(chance, chance.choice(names), numbers) for _ in range(3))
+        return Burst(appends) if dice < 0.46 else Overlap(appends[0], appends[1:])
+    if dice < 0.60:
         return _random_delete(chance, topic)
-    if dice < 0.63:
-        return Configure(topic, chance.choice(_CHANGES))
-    if dice < 0.66:
-        return chance.choice([Drop(topic), Configure(topic, TOPIC_CONFIGS[topic])])
-    if dice < 0.70:
-        return Tick(chance.choice([1, 1_500, 3_000]))
-    if dice < 0.74:
-        return Restart(chance.choice(["kill", "clean"]))
-    return Work(chance.choice(_WORK))  # type: ignore[arg-type] # each is one of the literals
+    return _random_change(chance, topic)
+
+
+def _random_change(chance: Random, topic: str) -> Operation:
+    """Return anything but a write of records."""
+    choices: list[Operation] = [
+        *[Work(chance.choice(_WORK)) for _ in range(6)],
+        Configure(topic, chance.choice(_CHANGES)),
+        Configure(topic, chance.choice(_CHANGES)),
+        Configure(topic, TOPIC_CONFIGS[topic]),
+        Drop(topic),
+        Tick(chance.choice([1, 1_500, 3_000])),
+        Restart("kill"),
+        Restart("clean"),
+    ]
+    return chance.choice(choices)
 
 
 def _random_append(chance: Random, topic: str, numbers: Numbering) -> Append:

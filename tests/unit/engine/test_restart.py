@@ -258,3 +258,24 @@ def test_the_lost_index_of_a_cold_segment_comes_back_from_the_cold_tier(tmp_path
 
     with Log(config, background=False) as again:
         assert [record.data for record in again.diff("c").records] == list(range(20))
+
+
+def test_a_clean_stop_gives_back_a_reservation_that_was_still_on_its_way(place: Place) -> None:
+    place.log.create("a")
+    for _ in range(3):
+        place.log.append("a", [{"data": n} for n in range(400)])
+    place.stop()
+    assert place.log.state("a").head_seq == 1200
+    place.cut()
+    assert place.log.state("a").head_seq == 1200
+
+
+def test_damage_in_absorbed_frames_of_the_newest_wal_file_is_refused(place: Place) -> None:
+    place.log.create("a", durability="fsync")
+    place.fill("a", 5)
+    place.log.checkpoint()
+    place.fill("a", 5)
+    newest = max(n for n in place.disk.list("wal") if paths.parse_wal_file_name(n) is not None)
+    place.disk.flip_bit(f"wal/{newest}", 60 * 8)
+    with pytest.raises(CorruptData, match="damaged at offset"):
+        place.kill()

@@ -90,6 +90,18 @@ def test_a_frame_is_found_behind_a_preallocated_stretch(twin: ModuleType) -> Non
     assert twin.find_frame(log, 0, len(log) - 1) == -1
 
 
+@pytest.mark.parametrize("frame_len", [0xFF, 0x100, 0x1_0000, 0x100_0000])
+def test_a_frame_is_found_behind_zeros_whatever_bytes_of_its_length_are_zero(
+    twin: ModuleType, frame_len: int
+) -> None:
+    data = '"' + "x" * (frame_len - 42 - 2) + '"'
+    body = f'{{"records":[{{"data":{data}}}]}}'.encode()
+    batch = twin.parse_batch(body, **{**LIMITS, "max_record_bytes": 1 << 25})
+    twin.stamp_batch(batch, topic_id=1, first_seq=1, ts=1, flags=0)
+    log = bytes(70) + batch.frames
+    assert twin.find_frame(log, 0, len(log)) == 70
+
+
 def test_a_page_of_thousands_is_shown_whole(twin: ModuleType) -> None:
     count = 6000
     batch = stamped(twin, *['{"data":"%s"}' % ("x" * (i % 90)) for i in range(count)])
@@ -171,6 +183,36 @@ def test_frames_beyond_the_reach_of_a_u32_do_not_fit_a_segment(twin: ModuleType)
     twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 1 - 47)
     with pytest.raises(ValueError, match="do not fit a segment"):
         twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 47)
+
+
+LYING_ENTRIES = [
+    (2**32 - 10, 56),
+    (2**32 - 1, 2**32 - 1),
+    (0, 2**32 - 1),
+    (2**32 - 47, 47),
+    (1, 47),
+    (0, 46),
+    (0, 45),
+]
+
+
+@pytest.mark.parametrize(("offset", "size"), LYING_ENTRIES)
+def test_an_entry_that_points_elsewhere_is_refused_even_where_its_sum_overflows(
+    twin: ModuleType, offset: int, size: int
+) -> None:
+    batch = stamped(twin, '{"data":1}')
+    idx = offset.to_bytes(4, "little") + size.to_bytes(4, "little") + bytes(8) + b"\1\0\0\0"
+    with pytest.raises(CorruptData):
+        twin.project_records(batch.frames, idx, stop=1, **PAGE)
+    with pytest.raises((CorruptData, ValueError)):
+        twin.frames_to_segment(batch.frames, idx, 0, 1, base=0)
+    find = {"base": 0, "layout": WAL_LAYOUT, "start": 0, "stop": 1}
+    with pytest.raises(CorruptData):
+        twin.match_tags(batch.frames, idx, match=(MATCH_EQ, b""), **find)
+    if offset + size > len(batch.frames) or size < 46:
+        lying = Batch(batch.frames, bytearray(idx), 1, 0, {})
+        with pytest.raises(ValueError, match="entry 0 of the batch points outside"):
+            twin.stamp_batch(lying, topic_id=1, first_seq=1, ts=1, flags=0)
 
 
 def test_an_unknown_match_operator_is_refused(twin: ModuleType) -> None:

@@ -114,7 +114,9 @@ class WalLog:
     def finish_sync(self, point: SyncPoint) -> None:
         """Remember that everything before `point` is on the device."""
         if self._unsynced:
-            self._unsynced = [file for file in self._unsynced if file not in point.files]
+            # The point's last file stays: it got more writes if the log was rotated meanwhile.
+            done = point.files[:-1]
+            self._unsynced = [file for file in self._unsynced if file not in done]
         self.synced = point.upto
         self.counters.fsyncs += 1
 
@@ -179,7 +181,9 @@ class WalLog:
                 source = f"{self.directory}/rotating{paths.TEMPORARY_SUFFIX}"
                 self._allocate(source, max(size, self._file_bytes))
             self._disk.rename(source, f"{self.directory}/{name}")
-            write_file(self._disk, f"{self.directory}/{paths.CURRENT}", name.encode() + b"\n")
+            # Durable before CURRENT says so: a file that CURRENT names and that is gone is a loss.
+            self._disk.sync_dir(self.directory)
+            write_current(self._disk, self.directory, self._next_frame)
             file = self._disk.open(f"{self.directory}/{name}")
         except DiskFull:
             raise
@@ -211,6 +215,21 @@ class WalLog:
         file.allocate(size)
         file.sync_data()
         file.close()
+
+
+def write_current(disk: Disk, directory: str, number: int) -> None:
+    """Name the newest file of a shard."""
+    name = paths.wal_file_name(number)
+    write_file(disk, f"{directory}/{paths.CURRENT}", name.encode() + b"\n")
+
+
+def read_current(disk: Disk, directory: str) -> int:
+    """Return the number of the newest file there must be, 0 where nothing tells."""
+    path = f"{directory}/{paths.CURRENT}"
+    if not disk.exists(path):
+        return 0
+    name = disk.read(path).decode(errors="replace").strip()
+    return paths.parse_wal_file_name(name) or 0
 
 
 def list_wal_files(disk: Disk, directory: str) -> list[int]:

@@ -12,7 +12,7 @@ from topics.kernel import find_frame, scan_frames
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Disk
 from topics.storage.wal.frame import FrameType, SyncMark, decode_control
-from topics.storage.wal.log import Position, list_wal_files
+from topics.storage.wal.log import Position, list_wal_files, read_current, write_current
 
 Run = tuple[int, int, int, int, int, int]
 """type, topic_id, first_seq, count, start, end: as `topics.kernel.scan_frames` gives it."""
@@ -41,13 +41,19 @@ class ShardReplay(NamedTuple):
     """Files behind the end, written after a sync that never finished."""
 
 
-def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
-    """Scan the shard from `start`, up to which a snapshot says that the log was synced."""
+def replay_shard(
+    disk: Disk, directory: str, *, start: Position, cache_intact: bool = False
+) -> ShardReplay:
+    """Scan the shard from `start`, up to which a snapshot says that the log was synced.
+
+    With `cache_intact` no write was torn by a power cut, only the last one may be cut short: then
+    any whole frame behind a bad one proves damage.
+    """
     numbers = [n for n in list_wal_files(disk, directory) if n >= start.file]
     if not numbers or numbers[0] != start.file:
-        raise CorruptData(
-            f"{directory}/{paths.wal_file_name(start.file)} is missing: run topics repair"
-        )
+        raise _missing(directory, start.file)
+    if read_current(disk, directory) > numbers[-1]:
+        raise _missing(directory, read_current(disk, directory))
     files: list[ReplayedFile] = []
     end, next_frame, synced = start, start.file, start
     for place, number in enumerate(numbers):
@@ -69,10 +75,18 @@ def replay_shard(disk: Disk, directory: str, *, start: Position) -> ShardReplay:
             continue
         stopped = Position(number, scan.stopped)
         marks = _marks_behind(disk, directory, buffer, stopped, following)
-        if any(mark > stopped for mark in marks) or end < start:
+        proven = any(mark > stopped for mark in marks)
+        if cache_intact:
+            proven = proven or bool(following) or find_frame(buffer, scan.stopped, len(buffer)) >= 0
+        if proven or end < start:
             raise _damaged(f"{directory}/{paths.wal_file_name(number)}", scan.end)
         return ShardReplay(directory, files, end, next_frame, synced, following)
     raise AssertionError("a shard has at least one file")
+
+
+def _missing(directory: str, number: int) -> CorruptData:
+    path = f"{directory}/{paths.wal_file_name(number)}"
+    return CorruptData(f"{path} is missing: restore a backup or run topics repair", segment=path)
 
 
 def _damaged(path: str, offset: int) -> CorruptData:
@@ -93,6 +107,8 @@ def seal_tail(disk: Disk, replay: ShardReplay) -> None:
     for replayed in replay.files:
         if replayed.number >= replay.synced.file:
             _seal_file(disk, replay, replayed)
+    if replay.dropped:
+        write_current(disk, replay.directory, replay.end.file)
     for number in replay.dropped:
         disk.unlink(f"{replay.directory}/{paths.wal_file_name(number)}")
     disk.sync_dir(replay.directory)

@@ -171,7 +171,7 @@ def test_a_missing_first_file_is_an_error() -> None:
     written = write_log([(1, 900, False)] * 12)
     first, *_ = list_wal_files(written.disk, "wal")
     written.disk.unlink(f"wal/{paths.wal_file_name(first)}")
-    with pytest.raises(CorruptData, match="is missing: run topics repair"):
+    with pytest.raises(CorruptData, match="is missing: restore a backup or run topics repair"):
         replay_shard(written.disk, "wal", start=START)
 
 
@@ -181,3 +181,20 @@ def test_a_missing_file_in_the_middle_is_an_error_where_marks_follow() -> None:
     written.disk.unlink(f"wal/{paths.wal_file_name(second)}")
     with pytest.raises(CorruptData, match="is damaged"):
         replay_shard(written.disk, "wal", start=START)
+
+
+def test_a_missing_last_file_that_current_names_is_an_error() -> None:
+    written = write_log([(1, 900, True)] * 16)
+    *_, last = list_wal_files(written.disk, "wal")
+    written.disk.unlink(f"wal/{paths.wal_file_name(last)}")
+    with pytest.raises(CorruptData, match=f"{paths.wal_file_name(last)} is missing"):
+        replay_shard(written.disk, "wal", start=START)
+
+
+def test_an_unsynced_frame_before_whole_ones_is_torn_only_if_the_power_was_cut() -> None:
+    written = write_log([(1, 200, False)] * 4)
+    second = replay_shard(written.disk, "wal", start=START).files[0].runs[0]
+    written.disk.flip_bit(f"wal/{paths.wal_file_name(1)}", (second[4] + 60) * 8)
+    replay_shard(written.disk, "wal", start=START)
+    with pytest.raises(CorruptData, match="is damaged"):
+        replay_shard(written.disk, "wal", start=START, cache_intact=True)
