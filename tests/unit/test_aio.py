@@ -1,7 +1,9 @@
 """The asyncio face: the same answers as the plain one, with many writers sharing one sync."""
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +19,7 @@ from topics.errors import (
     Throttled,
     TopicNotFound,
 )
+from topics.model.diff import Page
 from topics.storage.disk.local_disk import LocalDisk
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import FaultPlan
@@ -156,7 +159,9 @@ def test_a_closed_log_says_so(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_cold_records_are_read_beside_the_event_loop(tmp_path: Path) -> None:
+def test_cold_records_are_read_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         config = ServerConfig(
             data_dir=str(tmp_path / "hot"),
@@ -169,7 +174,18 @@ def test_cold_records_are_read_beside_the_event_loop(tmp_path: Path) -> None:
             await log.append("c", [{"data": n}])
         log.log.checkpoint()
         assert log.log.engine.relocate() == 9
+        threads: list[str] = []
+        read = log.log.diff
+
+        def read_and_note(*args: Any, **fields: Any) -> Page:  # noqa: ANN401 - passed through
+            threads.append(threading.current_thread().name)
+            return read(*args, **fields)
+
+        monkeypatch.setattr(log.log, "diff", read_and_note)
         page = await log.diff("c", limit=100)
+        await log.diff("c", from_seq=95)
+        assert threads[0].startswith("topics-cold-read")
+        assert threads[1] == threading.current_thread().name
         assert [record.data for record in page.records] == list(range(100))
         assert page.cold_segments_read == 9
         await log.close()

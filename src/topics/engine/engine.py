@@ -27,6 +27,7 @@ from topics.errors import (
     Closed,
     LimitReached,
     RequestError,
+    StorageError,
     Throttled,
     TopicNotFound,
 )
@@ -314,9 +315,17 @@ class Engine:
 
     def checkpoint(self) -> None:
         """Copy everything published into segments."""
+        failure: StorageError | None = None
         with self._work_lock:
             for shard in self.shards:
-                checkpoint_shard(shard, stores=self.stores, config=self.config)
+                try:
+                    shard.commit.log.check_writable()
+                    checkpoint_shard(shard, stores=self.stores, config=self.config)
+                except StorageError as error:
+                    # One bad shard does not keep the others' WAL from being absorbed.
+                    failure = failure or error
+        if failure is not None:
+            raise failure
 
     def snapshot(self, *, clean: bool = False) -> None:
         """Checkpoint, save the metadata, trim the WAL."""

@@ -9,6 +9,7 @@ from hypothesis.strategies import (
     data,
     integers,
     lists,
+    permutations,
     sampled_from,
     tuples,
 )
@@ -159,6 +160,16 @@ def test_hostile_segments_are_searched_or_refused_alike(
         agreed("match_tags", buffer, entries, **call)
         run = agreed("build_tag_run", buffer, entries, chunk.first_seq)
         assert isinstance(run, bytes) or run[0] is CorruptData
+
+
+@given(entries=pairs, choose=data())
+def test_a_run_out_of_order_is_not_merged(entries: list[Pair], choose: DataObject) -> None:
+    shuffled = choose.draw(permutations(entries))
+    result = agreed("merge_tag_runs", [encode_run(shuffled), b""])
+    if shuffled == entries:
+        assert result == encode_run(entries)
+    else:
+        assert result[0] is CorruptData
 
 
 def test_an_entry_that_claims_a_tag_its_frame_lacks_has_none() -> None:

@@ -7,7 +7,7 @@ from tests.unit.engine.place import Place, gap_of, seqs_of
 
 from topics.config import ServerConfig
 from topics.embedded import Log
-from topics.errors import CorruptData
+from topics.errors import CorruptData, DiskFailed, ShardReadOnly
 from topics.storage.disk import paths
 
 
@@ -279,3 +279,16 @@ def test_damage_in_absorbed_frames_of_the_newest_wal_file_is_refused(place: Plac
     place.disk.flip_bit(f"wal/{newest}", 60 * 8)
     with pytest.raises(CorruptData, match="damaged at offset"):
         place.kill()
+
+
+def test_a_failed_shard_does_not_keep_the_others_from_their_checkpoint(place: Place) -> None:
+    place.stop(wal_shards=2)
+    place.log.create("a", durability="fsync")
+    place.log.create("b", durability="fsync")
+    failed = place.log.engine.shard_of(place.log.engine.topic("a"))
+    assert failed is not place.log.engine.shard_of(place.log.engine.topic("b"))
+    place.fill("b", 3)
+    failed.commit.log.fail(DiskFailed("no more"))
+    with pytest.raises(ShardReadOnly):
+        place.log.engine.checkpoint()
+    assert place.log.engine.topic("b").absorbed_seq == 3

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from topics.errors import CorruptData
-from topics.kernel import MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch
+from topics.kernel import FLAG_META, MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch
 
 LIMITS = {
     "max_records": 20_000,
@@ -178,11 +178,56 @@ def test_a_segment_says_the_same_as_its_wal_frames(twin: ModuleType) -> None:
     assert twin.index_segment(data, 1) == (idx, len(data), 1)
 
 
+@pytest.mark.parametrize(
+    ("seqs", "indexed"), [([5, 6], 2), ([5, 8], 2), ([5, 5], 1), ([6, 5], 1), ([5, 0], 1), ([4], 0)]
+)
+def test_seqs_in_a_segment_have_to_rise_from_the_first_on(
+    twin: ModuleType, seqs: list[int], indexed: int
+) -> None:
+    ends, data = [0], bytearray()
+    for seq in seqs:
+        batch = stamped(twin, '{"data":1}', first_seq=seq)
+        data += twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=0)[0]
+        ends.append(len(data))
+    idx, end, whole = twin.index_segment(data, 5)
+    assert (end, whole) == (ends[indexed], int(indexed == len(seqs)))
+    assert twin.count_live(idx, 0, len(idx) // 20)[0] == indexed
+
+
 def test_frames_beyond_the_reach_of_a_u32_do_not_fit_a_segment(twin: ModuleType) -> None:
     batch = stamped(twin, '{"data":1}')
     twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 1 - 47)
     with pytest.raises(ValueError, match="do not fit a segment"):
         twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 47)
+
+
+@pytest.mark.parametrize("data", ["1", "123", "1234", "123456"])
+def test_a_payload_that_lies_about_its_meta_is_refused_even_if_its_checksum_holds(
+    twin: ModuleType, data: str
+) -> None:
+    batch = stamped(twin, f'{{"data":{data}}}')
+    batch.frames[5] |= FLAG_META
+    twin.stamp_batch(batch, topic_id=1, first_seq=1, ts=1, flags=0)
+    for verify in (False, True):
+        with pytest.raises(CorruptData, match="record 1 at byte 0 has a payload that does not"):
+            twin.project_records(batch.frames, batch.idx, stop=1, **{**PAGE, "verify": verify})
+
+
+def test_a_frame_that_is_no_append_is_no_record_even_if_its_checksum_holds(
+    twin: ModuleType,
+) -> None:
+    batch = stamped(twin, '{"data":1,"tag":"t"}')
+    batch.frames[4] = 2
+    twin.stamp_batch(batch, topic_id=1, first_seq=1, ts=1, flags=0)
+    find = {"base": 0, "layout": WAL_LAYOUT, "start": 0, "stop": 1}
+    with pytest.raises(CorruptData):
+        twin.project_records(batch.frames, batch.idx, stop=1, **PAGE)
+    with pytest.raises(CorruptData):
+        twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=0)
+    with pytest.raises(CorruptData):
+        twin.match_tags(batch.frames, batch.idx, match=(MATCH_EQ, b"t"), **find)
+    with pytest.raises(CorruptData):
+        twin.index_frames(batch.frames, 0, len(batch.frames))
 
 
 LYING_ENTRIES = [

@@ -56,7 +56,8 @@ def replay_shard(
         raise _missing(directory, read_current(disk, directory))
     files: list[ReplayedFile] = []
     end, next_frame, synced = start, start.file, start
-    for place, number in enumerate(numbers):
+    while numbers:
+        number = numbers[0]
         buffer = disk.map(f"{directory}/{paths.wal_file_name(number)}")
         skip = min(start.offset, len(buffer)) if number == start.file else 0
         skipped = scan_frames(buffer, 0, skip)
@@ -69,9 +70,10 @@ def replay_shard(
         end = Position(number, scan.end)
         next_frame = number + frames_skipped + _count_frames(scan.runs)
         synced = max([synced, *_marks(buffer, scan.runs)])
-        following = numbers[place + 1 :]
+        following = _used(disk, directory, numbers[1:], next_frame=next_frame)
         whole = scan.clean and scan.end == scan.stopped
         if following and whole and following[0] == next_frame:
+            numbers = following
             continue
         stopped = Position(number, scan.stopped)
         marks = _marks_behind(disk, directory, buffer, stopped, following)
@@ -82,6 +84,18 @@ def replay_shard(
             raise _damaged(f"{directory}/{paths.wal_file_name(number)}", scan.end)
         return ShardReplay(directory, files, end, next_frame, synced, following)
     raise AssertionError("a shard has at least one file")
+
+
+def _used(disk: Disk, directory: str, numbers: list[int], *, next_frame: int) -> list[int]:
+    """Leave out empty files of rotations that found the disk full: the log went on before them."""
+    used = []
+    for number in numbers:
+        if number < next_frame:
+            buffer = disk.map(f"{directory}/{paths.wal_file_name(number)}")
+            if find_frame(buffer, 0, len(buffer)) < 0:
+                continue
+        used.append(number)
+    return used
 
 
 def _missing(directory: str, number: int) -> CorruptData:
