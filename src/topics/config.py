@@ -141,7 +141,7 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
         int, _ms("how often retention and expiry are looked at", low=1, high=3_600_000)
     ] = 1_000
     cold_threads: Annotated[
-        int, _count("threads that read and fill the cold tier", low=1, high=64)
+        int, _count("threads that read the cold tier beside an event loop", low=1, high=64)
     ] = 2
     verify_reads: Annotated[
         bool, Meta(description="check the checksum of every record read from a segment")
