@@ -75,7 +75,7 @@ class Append(Commitment):
             shard.floors_due.add(topic)
             if self.frames == 0:
                 # A restart cannot work this floor out again: the records that moved it are gone.
-                shard.write_floors()
+                shard.submit_floors()
         shard.dirty.add(topic)
         shard.tail_bytes += len(batch.frames)
         self.appended = Appended(

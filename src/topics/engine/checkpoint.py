@@ -16,7 +16,7 @@ from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed, DiskFull
-from topics.kernel import frames_to_segment
+from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment, fitting_stop
 from topics.storage.wal.frame import CheckpointMark, encode_control
@@ -109,7 +109,7 @@ class _Piece:
 
     @property
     def end_count(self) -> int:
-        return self.segment.count + len(self.entries) // 20
+        return self.segment.count + len(self.entries) // IDX_ENTRY_BYTES
 
     @property
     def next_seq(self) -> int:
@@ -172,9 +172,12 @@ class _Absorption:
         self.topic.flagged |= self._flagged
 
     def remove_new_files(self) -> None:
+        """Take back what was written: new files, and what stands behind the end of the active."""
         for piece in self._pieces:
             if piece.is_new:
                 self._stores.remove_hot_files(piece.segment)
+            else:
+                piece.segment.cut_tail()
 
     def swap(self) -> int:
         """Put the segments in the place of the chunks; return the bytes of the chunks."""
@@ -236,7 +239,9 @@ class _Absorption:
     def _stop_in(self, chunk: Chunk, start: int, piece: _Piece) -> int:
         room = self._config.segment_max_events - piece.end_count
         stop = min(chunk.count, start + room)
-        offset = int.from_bytes(chunk.idx()[start * 20 : start * 20 + 4], "little")
+        offset = int.from_bytes(
+            chunk.idx()[start * IDX_ENTRY_BYTES : start * IDX_ENTRY_BYTES + 4], "little"
+        )
         room_bytes = self._config.segment_max_bytes - piece.end_bytes
         return fitting_stop(chunk.idx(), start, stop, offset + room_bytes)
 

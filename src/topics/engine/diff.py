@@ -14,7 +14,7 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, FileMissing, RequestError
-from topics.kernel import MATCH_EQ, MATCH_PREFIX, Projection, project_records
+from topics.kernel import IDX_ENTRY_BYTES, MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.diff import Page, Tombstone
 from topics.storage.segments.segment import Segment
@@ -169,7 +169,7 @@ class _Reading:
         if isinstance(run, Segment) and run.tier == "cold":
             self.cold.add(run.first_seq)
         view = run.view(start, stop, max_bytes=2 * budget)
-        entries = len(view.idx) // 20
+        entries = len(view.idx) // IDX_ENTRY_BYTES
         try:
             found: Projection = project_records(
                 view.buffer,

@@ -365,9 +365,10 @@ class Engine:
                 )
                 if now_ms - topic.last_ts > IDLE_MS:
                     close_reservation(shard, topic)
-            maintenance.seal_by_age(
-                shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
-            )
+            with self._work_lock:
+                maintenance.seal_by_age(
+                    shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
+                )
 
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""
@@ -389,6 +390,8 @@ class Engine:
         with self._cold_lock:
             moved = 0
             for shard, topic in self.registry.each():
+                if self._closed:
+                    break
                 moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
                 maintenance.refresh_cold(shard, topic, stores=self.stores)
             return moved
@@ -400,6 +403,8 @@ class Engine:
                 if self._closed:
                     return
                 self._closed = True
+            for shard in self.shards:
+                shard.commit.stop_admitting()
             try:
                 for shard in self.shards:
                     # A reservation that is still on its way cannot be given back.
@@ -426,6 +431,5 @@ class Engine:
             raise Closed("the log is closed")
 
     def _check_total_bytes(self, size: int) -> None:
-        total = sum(topic.live_bytes + topic.inflight_bytes for topic in self.registry.all())
-        if total + size > self.config.max_total_bytes:
+        if self.registry.total_bytes() + size > self.config.max_total_bytes:
             raise LimitReached("max_total_bytes", self.config.max_total_bytes)

@@ -10,7 +10,7 @@ from topics.engine.shard import Shard
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
-from topics.errors import DiskFailed
+from topics.errors import DiskFailed, StorageError
 from topics.storage.disk import paths
 from topics.storage.segments.rewrite import Rewrite
 from topics.storage.segments.segment import Segment
@@ -131,9 +131,13 @@ def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig
             continue
         with shard.lock:
             segment.marked_since = set()
-        stores.cold.put(
-            topic.id, segment.first_seq, data=segment.whole_data(), idx=bytes(segment.idx())
-        )
+        try:
+            stores.cold.put(
+                topic.id, segment.first_seq, data=segment.whole_data(), idx=bytes(segment.idx())
+            )
+        except StorageError:
+            segment.marked_since = None
+            raise
         with shard.lock:
             tier = frame.Tier(segment.first_seq, "cold")
             ticket = shard.submit_control(

@@ -18,7 +18,7 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Topic
 from topics.errors import CorruptData, UnknownFormat
-from topics.kernel import index_frames
+from topics.kernel import IDX_ENTRY_BYTES, index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -211,7 +211,7 @@ class _Recovery:
             keep = None
         if keep is not None and self._disk.exists(segment.idx_path):
             # Absorbed records below the live floor were never copied: then there are fewer.
-            keep = min(keep, self._disk.size(segment.idx_path) // 20) or keep
+            keep = min(keep, self._disk.size(segment.idx_path) // IDX_ENTRY_BYTES) or keep
         segment.load(keep=keep)
         segment.release()
 
@@ -253,7 +253,9 @@ class _Recovery:
         idx = index_frames(file.buffer, start, end)
         skip = min(count, max(0, held + 1 - first_seq))
         if skip < count:
-            offset = int.from_bytes(idx[skip * 20 : skip * 20 + 4], "little")
+            offset = int.from_bytes(
+                idx[skip * IDX_ENTRY_BYTES : skip * IDX_ENTRY_BYTES + 4], "little"
+            )
             if skip:
                 idx = index_frames(file.buffer, start + offset, end)
             chunk = Chunk(

@@ -1,5 +1,7 @@
 """One WAL shard as the engine sees it: the lock, the log, and what is due on it."""
 
+from collections.abc import Callable
+
 from topics.engine.topics.topic import Topic
 from topics.storage.wal.frame import EvictWatermark, encode_control
 from topics.storage.wal.group_commit import GroupCommit, Ticket
@@ -25,9 +27,11 @@ class Shard:
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
 
-    def submit_control(self, frame: bytes, *, needs_sync: bool = False) -> Ticket:
-        """Queue a frame that has nothing to publish."""
-        ticket = Ticket([frame], frames=1, needs_sync=needs_sync, publish=_nothing)
+    def submit_control(
+        self, frame: bytes, *, needs_sync: bool = False, abort: Callable[[], None] | None = None
+    ) -> Ticket:
+        """Queue a frame that has nothing to publish; `abort` undoes what was done for it."""
+        ticket = Ticket([frame], frames=1, needs_sync=needs_sync, publish=_nothing, abort=abort)
         self.commit.submit(ticket)
         return ticket
 
@@ -38,11 +42,6 @@ class Shard:
             body = EvictWatermark(floors.evict_floor, floors.earliest_seq, floors.reason)
             self.submit_control(encode_control(body, topic_id=topic.id))
         self.floors_due.clear()
-
-    def write_floors(self) -> None:
-        """Put moved floors on the log at once, so that a kill does not take them back."""
-        self.submit_floors()
-        self.commit.flush()
 
 
 def _nothing() -> None:

@@ -50,11 +50,14 @@ def capture(
 ) -> Snapshot:
     """Return the state of every topic; each shard is captured at one moment and synced up to it."""
     captured: list[TopicSnapshot] = []
+    places: list[ShardSnapshot] = []
     for shard in shards:
         with shard.lock:
             shard.submit_floors()
             finished = shard.commit.flush()
             shard.commit.log.check_writable()
+            # The end of the log with the state that it leads to: a clean stop trusts it.
+            end = shard.commit.log.position
             captured += [
                 capture_topic(topic, hot_disk=hot_disk)
                 for topic in topics[shard]
@@ -63,10 +66,7 @@ def capture(
         shard.commit.wake(finished)
         shard.commit.sync_once()
         shard.commit.log.check_writable()
-    places = [
-        ShardSnapshot(shard.directory, *(shard.commit.log.position if clean else shard.replay_from))
-        for shard in shards
-    ]
+        places.append(ShardSnapshot(shard.directory, *(end if clean else shard.replay_from)))
     return Snapshot(next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean)
 
 

@@ -6,7 +6,7 @@ Keeps: an id is never given twice; a name has one living topic.
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from topics.clock import Clock
@@ -62,6 +62,10 @@ class Registry:
         """Return the topics by name."""
         with self.lock:
             return sorted(self._by_name.values(), key=lambda topic: topic.name)
+
+    def total_bytes(self) -> int:
+        """Return what all topics hold or are about to; takes no lock."""
+        return sum(t.live_bytes + t.inflight_bytes for t in list(self._by_name.values()))
 
     def each(self) -> Iterator[tuple[Shard, Topic]]:
         for topic in self.all():
@@ -119,13 +123,11 @@ class Registry:
                 if if_empty and (topic.live_records or topic.inflight_records):
                     raise TopicNotEmpty(name)
                 shard.commit.admit(0)
-                ticket = self._submit(shard, topic, frame.TopicDelete())
+                ticket = self._submit(
+                    shard, topic, frame.TopicDelete(), abort=lambda: _revive(topic)
+                )
                 topic.deleted = True
-            try:
-                shard.commit.commit(ticket)
-            except BaseException:
-                topic.deleted = False
-                raise
+            shard.commit.commit(ticket)
             del self._by_name[name]
             return topic
 
@@ -161,26 +163,34 @@ class Registry:
                 self._submit_volatile_holes(shard, topic)
             if config.durability == "fsync":
                 close_reservation(shard, topic)
-            ticket = self._submit(shard, topic, frame.ConfigUpdate(config.as_dict()))
+            before = topic.config
+
+            def abort() -> None:
+                topic.config = before
+
+            body = frame.ConfigUpdate(config.as_dict())
+            ticket = self._submit(shard, topic, body, abort=abort)
             # Now, not after the sync: what is written behind the frame must follow it.
-            before, topic.config = topic.config, config
+            topic.config = config
         shard.commit.wake(finished)
-        try:
-            shard.commit.commit(ticket)
-        except BaseException:
-            topic.config = before
-            raise
+        shard.commit.commit(ticket)
         with shard.lock:
             self.expire(topic)
             if topic.enforce_caps():
                 shard.floors_due.add(topic)
 
-    def _submit(self, shard: Shard, topic: Topic, body: frame.Body) -> Ticket:
+    def _submit(
+        self,
+        shard: Shard,
+        topic: Topic,
+        body: frame.Body,
+        *,
+        abort: Callable[[], None] | None = None,
+    ) -> Ticket:
         """Queue a control frame that must be durable before anyone hears of it."""
         shard.submit_floors()
-        return shard.submit_control(
-            frame.encode_control(body, topic_id=topic.id, ts=self._clock.now_ms()), needs_sync=True
-        )
+        encoded = frame.encode_control(body, topic_id=topic.id, ts=self._clock.now_ms())
+        return shard.submit_control(encoded, needs_sync=True, abort=abort)
 
     def _submit_volatile_holes(self, shard: Shard, topic: Topic) -> None:
         """Say on the log which seqs a restart will not find; the living engine still has them."""
@@ -191,6 +201,10 @@ class Registry:
             holes.append(Hole(told_seq + 1, topic.head_seq, "deleted"))
         for hole in holes:
             shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))
+
+
+def _revive(topic: Topic) -> None:
+    topic.deleted = False
 
 
 def _check_dead_letter(name: str, config: TopicConfig) -> None:

@@ -13,7 +13,7 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
 from topics.engine.topics.retention import plan_cap, ttl_cutoff
-from topics.kernel import Batch, bisect_ts, count_live, evict_prefix, first_live
+from topics.kernel import IDX_ENTRY_BYTES, Batch, bisect_ts, count_live, evict_prefix, first_live
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
@@ -240,5 +240,5 @@ def _first_seq(run: Run) -> int:
 
 
 def _entry_ts(run: Run, index: int) -> int:
-    at = index * 20 + 8
+    at = index * IDX_ENTRY_BYTES + 8
     return int.from_bytes(run.idx()[at : at + 8], "little")

@@ -10,15 +10,15 @@ FORMAT_TEXT = b"topics 1\n"
 def open_data_dir(disk: Disk) -> DiskLock:
     """Lock the directory and check its format, writing it where there is none."""
     lock = disk.lock(paths.LOCK)
-    for directory in (paths.META_DIR, paths.WAL_DIR, paths.TOPICS_DIR):
-        disk.make_dir(directory)
     try:
+        for directory in (paths.META_DIR, paths.WAL_DIR, paths.TOPICS_DIR):
+            disk.make_dir(directory)
         check_format(disk)
-    except UnknownFormat:
+        if not disk.exists(paths.FORMAT):
+            write_file(disk, paths.FORMAT, FORMAT_TEXT)
+    except BaseException:
         lock.close()
         raise
-    if not disk.exists(paths.FORMAT):
-        write_file(disk, paths.FORMAT, FORMAT_TEXT)
     return lock
 
 

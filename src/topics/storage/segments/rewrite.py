@@ -62,11 +62,11 @@ class Rewrite:
         self._carry_over(sorted(segment.marked_since or ()))
         segment.marked_since = None
         directory = paths.topic_dir(segment.topic_id)
+        segment.pin()
         for path in (segment.data_path, segment.idx_path):
             disk.rename(path + paths.TEMPORARY_SUFFIX, path)
             disk.sync_dir(directory)
-        segment.release()
-        segment.load()
+        segment.reload()
 
     def _carry_over(self, indexes: list[int]) -> None:
         if not indexes:
@@ -78,7 +78,9 @@ class Rewrite:
             offset, size, ts, flags = _ENTRY.unpack_from(self._idx, i * IDX_ENTRY_BYTES)
             entry = _ENTRY.pack(offset, size, ts, flags | IDX_FLAG_DELETED)
             idx.write_at(i * IDX_ENTRY_BYTES, [entry])
-            data.write_at(offset + size - 1, [DELETED_FLAG])
+            if size:
+                # Else its frame was dropped: `prepare` had already seen the delete.
+                data.write_at(offset + size - 1, [DELETED_FLAG])
         data.sync_data()
         idx.sync_data()
 

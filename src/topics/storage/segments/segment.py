@@ -93,6 +93,7 @@ class Segment:
         """While a rewrite runs: indexes that were deleted since it read them."""
         self._active: _ActiveFiles | None = None
         self._pair = SealedPair(self)
+        self._pinned = False
 
     # What it is.
 
@@ -140,7 +141,20 @@ class Segment:
 
     def release(self) -> None:
         """Forget the maps; they come back with the next read."""
-        self._pair = SealedPair(self)
+        if not self._pinned:
+            self._pair = SealedPair(self)
+
+    def pin(self) -> None:
+        """Open both files and keep them: their names are about to change hands."""
+        self._pair.idx()
+        self._pair.data()
+        self._pinned = True
+
+    def reload(self) -> None:
+        """Show what the names stand for now."""
+        self._pinned = False
+        self.release()
+        self.load()
 
     # Growing: the checkpoint alone.
 
@@ -159,6 +173,12 @@ class Segment:
     def write_entries(self, index: int, entries: Buffer) -> None:
         assert self._active is not None
         self._active.idx_file.write_at(index * IDX_ENTRY_BYTES, [entries])
+
+    def cut_tail(self) -> None:
+        """Remove what was written and never counted."""
+        assert self._active is not None
+        self._active.data_file.truncate(self.data_bytes)
+        self._active.idx_file.truncate(self.count * IDX_ENTRY_BYTES)
 
     def grow(self, entries: Buffer, *, data_bytes: int) -> None:
         """Take the frames just written into the segment's range."""

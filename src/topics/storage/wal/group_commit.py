@@ -5,9 +5,9 @@
                                order → wake its writers
 
 Owns the queue in front of one WAL shard, the order of publication and the waiting writers.
-Keeps: tickets are published in the order they were submitted; a ticket that needs a sync is
-published only after a sync that began after its write; after a failure nothing is published any
-more and every waiting ticket gets the error.
+Keeps: the tickets of a topic are published in the order they were submitted; a ticket that needs a
+sync is published only after a sync that began after its write; after a failure nothing is
+published any more and every waiting ticket gets the error.
 
 A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of
 the waiting leads the next sync for all of them, so under load the natural window is the sync
@@ -20,7 +20,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from topics.clock import Clock
-from topics.errors import DiskFailed, ShardReadOnly, StorageError, Throttled
+from topics.errors import (
+    Closed,
+    DiskFailed,
+    ShardReadOnly,
+    StorageError,
+    Throttled,
+    TopicsError,
+)
 from topics.storage.disk.disk import Buffer
 from topics.storage.wal.log import Position, WalLog
 
@@ -70,7 +77,7 @@ class Commitment:
         self.signal: threading.Lock | None = None
         self.signalled = False
         self.done = False
-        self.error: StorageError | None = None
+        self.error: TopicsError | None = None
 
     def publish(self) -> None:
         """Make the batch visible; the shard's lock is held."""
@@ -135,6 +142,7 @@ class GroupCommit:
         self._awaiting: deque[Commitment] = deque()
         self._awaiting_bytes = 0
         self._sync_lock = threading.Lock()
+        self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
 
@@ -148,6 +156,8 @@ class GroupCommit:
 
     def admit(self, size: int) -> None:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
+        if self._closing:
+            raise Closed("the log is closed")
         self.log.check_writable()
         waiting = self._pending_bytes + self._awaiting_bytes
         if waiting and waiting + size > self._queue_bytes:
@@ -155,11 +165,15 @@ class GroupCommit:
             raise Throttled(RETRY_AFTER_MS)
 
     def flush(self) -> list[Commitment]:
-        """Write all that is queued with one call; return the tickets that are done with it."""
+        """Write all that is queued, also by publishing; return the tickets that are done."""
+        finished: list[Commitment] = []
+        while self._pending:
+            finished += self._flush_once()
+        return finished
+
+    def _flush_once(self) -> list[Commitment]:
         batch, self._pending = self._pending, []
         size, self._pending_bytes = self._pending_bytes, 0
-        if not batch:
-            return batch
         try:
             if size:
                 self.log.write(
@@ -218,8 +232,19 @@ class GroupCommit:
         for waiter, tickets in groups.values():
             waiter.wake(tickets)
 
+    def stop_admitting(self) -> None:
+        """Refuse new batches; those that were admitted are still written."""
+        with self.lock:
+            self._closing = True
+
     def close(self) -> None:
-        self.log.close()
+        """Close the log; whoever still waits for it hears so."""
+        with self.lock:
+            self._closing = True
+            left, self._pending = [*self._drain_awaiting(), *self._pending], []
+            finished = self._fail(left, Closed("the log was closed before the write was safe"))
+            self.log.close()
+        self.wake(finished)
 
     def _sync_and_release(self, leader: Commitment | None) -> None:
         finished: list[Commitment] = []
@@ -231,7 +256,7 @@ class GroupCommit:
             self._sync_lock.release()
         self.wake(finished, besides=leader)
         with self.lock:
-            following = self._awaiting[0] if self._awaiting else None
+            following = next((t for t in self._awaiting if t.waiter or t.signal), None)
         if following is None:
             return
         if following.waiter is not None:
@@ -256,7 +281,8 @@ class GroupCommit:
                 return [*finished, *self._fail(self._drain_awaiting(), error)]
         with self.lock:
             self.log.finish_sync(point)
-            return [*finished, *self._publish_synced(covered)]
+            finished += self._publish_synced(covered)
+            return [*finished, *self.flush()]
 
     def _wait_for_company(self) -> None:
         min_us, max_us = self._window_us
@@ -306,7 +332,7 @@ class GroupCommit:
         self._awaiting_bytes = 0
         return drained
 
-    def _fail(self, tickets: list[Commitment], error: StorageError) -> list[Commitment]:
+    def _fail(self, tickets: list[Commitment], error: TopicsError) -> list[Commitment]:
         for ticket in reversed(tickets):
             ticket.buffers = ()
             ticket.error = error

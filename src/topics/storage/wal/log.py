@@ -62,6 +62,7 @@ class WalLog:
         self.failed: DiskFailed | None = None
         self.counters = WalCounters()
         self._maps: dict[int, memoryview] = {}
+        self._closed = False
         self._file = self._open_next_file(0)
         self.position = Position(next_frame, 0)
         self.synced = self.position
@@ -93,8 +94,9 @@ class WalLog:
     def fail(self, error: DiskFailed) -> None:
         """Take no more writes, and let no later start trust the page cache."""
         self.failed = error
-        with suppress(DiskFailed):
-            self._disk.unlink(paths.RUNNING)
+        if not self._closed:
+            with suppress(DiskFailed):
+                self._disk.unlink(paths.RUNNING)
 
     def check_writable(self) -> None:
         if self.failed is not None:
@@ -160,6 +162,7 @@ class WalLog:
         return names
 
     def close(self) -> None:
+        self._closed = True
         self._file.close()
 
     def _rotate(self, size: int) -> None:
