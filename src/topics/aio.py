@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from topics.config import ServerConfig
-from topics.embedded import Log
+from topics.embedded import Log, configure
 from topics.engine.append import Append, Repeat
 from topics.engine.delete import Deletion
 from topics.engine.diff import touches_cold
@@ -95,12 +95,16 @@ class AsyncLog:
         }
 
     @classmethod
-    async def open(cls, path: str | None = None, *, config: ServerConfig | None = None) -> Self:
-        """Open a data directory; recovery runs beside the event loop."""
-        config = config or ServerConfig()
-        if path is not None:
-            config = msgspec.structs.replace(config, data_dir=path)
-        log = await asyncio.get_running_loop().run_in_executor(None, Log, config)
+    async def open(
+        cls,
+        path: str | None = None,
+        *,
+        config: ServerConfig | None = None,
+        **settings: Any,  # noqa: ANN401 - a setting is a number or text
+    ) -> Self:
+        """Open a data directory as `topics.open` does; recovery runs beside the event loop."""
+        configured = configure(path, config, settings)
+        log = await asyncio.get_running_loop().run_in_executor(None, Log, configured)
         return cls(log)
 
     # Topics.

@@ -4,6 +4,7 @@ Owns an engine and its background threads. `Log` is thread-safe; its values and 
 the whole package.
 """
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +17,7 @@ from topics.engine.background import Background
 from topics.engine.engine import Engine
 from topics.engine.request import Write, build_diff_request, build_write, read_write
 from topics.engine.topics.topic import Topic
-from topics.errors import TopicsError
+from topics.errors import ConfigError, TopicsError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -37,10 +38,22 @@ def open_log(
 
     `settings` are those of `ServerConfig` (docs/reference/configuration.md); `path` is `data_dir`.
     """
-    config = msgspec.structs.replace(config or ServerConfig(), **settings)
+    return Log(configure(path, config, settings))
+
+
+def configure(
+    path: str | None, config: ServerConfig | None, settings: Mapping[str, Any]
+) -> ServerConfig:
+    """Return a config with some settings changed; a name nobody knows is refused."""
     if path is not None:
-        config = msgspec.structs.replace(config, data_dir=path)
-    return Log(config)
+        settings = {**settings, "data_dir": path}
+    known = ServerConfig.__struct_fields__
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{name!r} is not a setting{hint}")
+    return msgspec.structs.replace(config or ServerConfig(), **settings)
 
 
 class Log:

@@ -16,6 +16,7 @@ from topics.embedded import Log
 from topics.errors import (
     BatchTooLarge,
     Closed,
+    ConfigError,
     CorruptData,
     DirectoryLocked,
     DiskFailed,
@@ -480,3 +481,9 @@ def check_writers(log: Log, topic: str, *, writers: int) -> None:
     for order in seen.values():
         assert order == [(i, j) for i in range(Crowd.batches) for j in range(Crowd.batch)]
     assert log.state(topic).count == writers * Crowd.batches * Crowd.batch
+
+
+def test_a_misspelt_setting_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'checkpoint_ms'"):
+        topics.open(str(tmp_path), chekpoint_ms=3)
+    assert list(tmp_path.iterdir()) == []

@@ -84,7 +84,7 @@ def test_a_delete_that_meets_a_rewrite_touches_no_neighbour(
     for n in range(3, 8):
         place.log.delete("a", match=f"t{n}")
     view = Segment.view
-    meddled = []
+    meddled: list[bool] = []
 
     def delete_then_view(self: Segment, *args: Any, **fields: Any) -> View:  # noqa: ANN401
         if not meddled and self.marked_since is not None:
