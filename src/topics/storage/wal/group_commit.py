@@ -11,7 +11,7 @@ published any more and every waiting ticket gets the error.
 
 A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of
 the waiting leads the next sync for all of them, so under load the natural window is the sync
-itself. `pressure` (0..1) widens it on purpose.
+itself. A queue that fills up, or `pressure` (0..1) from above, widens it on purpose.
 """
 
 import threading
@@ -287,7 +287,10 @@ class GroupCommit:
     def _wait_for_company(self) -> None:
         min_us, max_us = self._window_us
         window_us = plan_commit_window_us(
-            waiting=len(self._awaiting), pressure=self.pressure, min_us=min_us, max_us=max_us
+            waiting=len(self._awaiting),
+            pressure=max(self.pressure, self._awaiting_bytes / self._queue_bytes),
+            min_us=min_us,
+            max_us=max_us,
         )
         if window_us:
             self._clock.sleep(window_us / 1_000_000)
