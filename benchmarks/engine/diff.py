@@ -6,11 +6,13 @@ from types import ModuleType
 import topics
 from benchmarks.engine.payloads import BATCH, body
 from benchmarks.engine.places import data_dir
+from topics.allocator import keep_freed_memory
 from topics.kernel import SEGMENT_LAYOUT, frames_to_segment, parse_batch, stamp_batch
 
 
 def projection_rate(twin: ModuleType, *, rounds: int) -> float:
     """Return records a second of `project_records` over a page of 1000."""
+    keep_freed_memory(64 << 20)  # as `topics.open` does
     batch = parse_batch(
         body(),
         max_records=BATCH,
@@ -32,7 +34,7 @@ def projection_rate(twin: ModuleType, *, rounds: int) -> float:
             start=0,
             stop=BATCH,
             limit=BATCH,
-            budget=1 << 23,
+            budget=1 << 20,
             skip_nodes=(),
             match=None,
             include_meta=True,

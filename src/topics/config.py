@@ -146,6 +146,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     verify_reads: Annotated[
         bool, Meta(description="check the checksum of every record read from a segment")
     ] = True
+    keep_freed_bytes: Annotated[
+        int,
+        _size("freed memory the process keeps for its next buffers; 0: as the system does", low=0),
+    ] = 64 * MIB
 
     def __post_init__(self) -> None:
         for setting in settings().values():

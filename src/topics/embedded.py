@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from topics.allocator import keep_freed_memory
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
 from topics.engine.background import Background
@@ -68,6 +69,7 @@ class Log:
         clock: Clock | None = None,
         background: bool = True,
     ) -> None:
+        keep_freed_memory(config.keep_freed_bytes)
         if cold_disk is None and config.cold_dir is not None:
             cold_disk = LocalDisk(config.cold_dir)
         self.engine = Engine(

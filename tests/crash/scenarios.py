@@ -222,6 +222,16 @@ SCENARIOS = [
         110,
     ),
     Scenario(
+        "a delete, a kill and a snapshot",
+        [
+            *_create("sure"), _append("sure", tag="c:1"), _append("sure", 7, tag="a:1"),
+            *_work("snapshot", "maintain"), Delete("sure", before_seq=4, tag="a:*"),
+            Restart("kill"), *_work("snapshot"), Delete("sure", tag="a:*"), Restart("kill"),
+            *_work("maintain"), _append("sure"), *_work("snapshot", "snapshot"),
+        ],
+        110,
+    ),
+    Scenario(
         "kills and clean stops",
         [
             *_create("sure", "fast", "gone"),

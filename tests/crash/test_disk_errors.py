@@ -86,10 +86,22 @@ def check_restarts(run: CrashRun) -> None:
     for seed in (0, 3):
         after = start(CONFIG, run.disks.copy().power_cut(seed), now_ms)
         resolve(after.log, run.history, crash="power", now_ms=now_ms)
-    after = start(CONFIG, run.disks.kill(), now_ms)
+    after = start(CONFIG, run.disks.copy(), now_ms)
     crash: Crash = "kill" if trusted else "untrusted kill"
     after.history = resolve(after.log, run.history, crash=crash, now_ms=now_ms)
     check_afterlife(after, run.history, KILL)
+    check_what_a_start_believed(run)
+
+
+def check_what_a_start_believed(run: CrashRun) -> None:
+    """Cut the power after the restart: what it could read it must have written once more."""
+    now_ms = run.clock.now_ms()
+    after = start(CONFIG, run.disks.kill(), now_ms)
+    crash: Crash = "untrusted kill" if run.is_read_only else "kill"
+    after.history = resolve(after.log, run.history, crash=crash, now_ms=now_ms)
+    after.run([Work("snapshot"), Work("maintain"), Work("snapshot")])
+    again = start(CONFIG, after.disks.power_cut(0), now_ms)
+    resolve(again.log, after.history, crash="power", now_ms=now_ms)
 
 
 @pytest.mark.crash
