@@ -2,7 +2,7 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 PYTHON ?= python3
-KERNEL := $(wildcard src/topics/kernel/*.pyx src/topics/kernel/*.pxd src/topics/kernel/*.h)
+KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
 .PHONY: help setup pins format check test crash planted torture bench-engine run clean
 

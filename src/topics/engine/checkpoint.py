@@ -17,6 +17,7 @@ from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed, DiskFull
 from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment
+from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment, fitting_stop
 from topics.storage.wal.frame import CheckpointMark, encode_control
@@ -166,6 +167,8 @@ class _Absorption:
         for segment in sorted(segments, key=lambda segment: segment.first_seq):
             if self._stores.is_durable(segment):
                 segment.sync()
+        if any(piece.is_new and self._stores.is_durable(piece.segment) for piece in self._pieces):
+            self._stores.hot_disk.sync_dir(paths.topic_dir(self.topic.id))
 
     def give_back(self) -> None:
         """Leave the delete flags that are not synced yet to the next checkpoint."""

@@ -159,11 +159,11 @@ class Segment:
     # Growing: the checkpoint alone.
 
     def create_files(self) -> None:
+        """Begin an active segment; its names are durable after a sync of the topic's directory."""
         self.disk.make_dir(paths.topic_dir(self.topic_id))
         for path in (self.data_path, self.idx_path):
             self.disk.create(path).close()
         self._active = _ActiveFiles(self, bytearray())
-        self.disk.sync_dir(paths.topic_dir(self.topic_id))
 
     def write_data(self, offset: int, frames: Sequence[Buffer]) -> None:
         """Put frames behind the last ones; they count only after `grow`."""
