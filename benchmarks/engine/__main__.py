@@ -62,8 +62,9 @@ def best_append_rate(durability: str, batches: int) -> float:
 
 
 def append_rows(scale: int) -> list[Row]:
-    disk = best_append_rate("disk", 3000 // scale)
-    fsync = best_append_rate("fsync", 3000 // scale)
+    disk = best_append_rate("disk", 1000 // scale)
+    fsync = best_append_rate("fsync", 1000 // scale)
+    sustained = best_append_rate("disk", 5000 // scale)
     twin = twin_append_rate()
     ratio = _times(disk, twin)
     return [
@@ -75,6 +76,13 @@ def append_rows(scale: int) -> list[Row]:
             f"{fsync / disk:.0%} of `disk`",
             "≥ 60 %",
             fsync >= 0.6 * disk,
+        ),
+        Row(
+            "append, `disk`, five times as long",
+            _millions(sustained),
+            "the copying into segments included",
+            "reported",
+            reached=True,
         ),
     ]
 

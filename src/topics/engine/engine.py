@@ -94,7 +94,7 @@ class Engine:
             config=self.config,
             clock=self.clock,
         )
-        self._tail_bytes_max = self.config.tail_cache_bytes // len(self.shards)
+        self._tail_share = self.config.tail_cache_bytes // len(self.shards)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
@@ -235,7 +235,7 @@ class Engine:
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
-        if shard.tail_bytes > self._tail_bytes_max:
+        if self._tail_is_full(shard):
             raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
             ticket = submit_append(
@@ -250,7 +250,7 @@ class Engine:
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self.shard_of(topic).tail_bytes > self._tail_bytes_max:
+        if self._tail_is_full(self.shard_of(topic)):
             self.checkpoint()
         shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)
@@ -429,6 +429,12 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the log is closed")
+
+    def _tail_is_full(self, shard: Shard) -> bool:
+        """Tell whether segments are too far behind; a shard within its share never waits."""
+        return (
+            shard.tail_bytes > self._tail_share and self.tail_bytes > self.config.tail_cache_bytes
+        )
 
     def _check_total_bytes(self, size: int) -> None:
         if self.registry.total_bytes() + size > self.config.max_total_bytes:

@@ -46,6 +46,7 @@ def disk() -> HostileDisk:
 def segment(disk: HostileDisk) -> Segment:
     segment = empty_segment(disk)
     segment.create_files()
+    disk.sync_dir(paths.topic_dir(segment.topic_id))
     grow(segment, 4)
     return segment
 
