@@ -6,7 +6,7 @@ called, except those of cold segments.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,11 +15,10 @@ import msgspec
 
 from topics.config import ServerConfig
 from topics.embedded import Log, configure
-from topics.engine.append import Append, Repeat
-from topics.engine.delete import Deletion
 from topics.engine.diff import touches_cold
 from topics.engine.request import Write, build_write, read_write
 from topics.engine.shard import Shard
+from topics.engine.topics.topic import Topic
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -41,9 +40,9 @@ class _ShardWaiter:
         self._ask_sync = ask_sync
         self._flush_scheduled = False
 
-    def expect(self, ticket: Commitment) -> asyncio.Future[None]:
-        """Return a future for a submitted ticket; the turn of the loop ends with a write."""
-        future = self._loop.create_future()
+    def expect(self, ticket: Commitment) -> asyncio.Future[Any]:
+        """Return a future of the ticket's answer; the turn of the loop ends with a write."""
+        future: asyncio.Future[Any] = self._loop.create_future()
         ticket.future = future
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -74,7 +73,7 @@ def _resolve(tickets: list[Commitment]) -> None:
         if not isinstance(future, asyncio.Future) or future.done():
             continue
         if ticket.error is None:
-            future.set_result(None)
+            future.set_result(ticket.answer)
         else:
             future.set_exception(ticket.error)
 
@@ -143,10 +142,17 @@ class AsyncLog:
             producer_seq=producer_seq,
             create=create,
         )
-        return await self._append(topic, write)
+        found = self.log.engine.find_topic(topic)
+        if found is None:
+            return await self._append_and_create(topic, write)
+        return await self._append(found, write)
 
     async def append_json(self, topic: str, body: bytes) -> Appended:
-        return await self._append(topic, read_write(body, self.log.engine.config))
+        write = read_write(body, self.log.engine.config)
+        found = self.log.engine.find_topic(topic)
+        if found is None:
+            return await self._append_and_create(topic, write)
+        return await self._append(found, write)
 
     async def diff(
         self,
@@ -182,10 +188,8 @@ class AsyncLog:
         found = engine.topic(topic)
         waiter = self._waiters[engine.shard_of(found)]
         _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
-        await waiter.expect(ticket)
-        assert isinstance(ticket, Deletion)
-        assert ticket.deleted is not None
-        return ticket.deleted
+        deleted: Deleted = await waiter.expect(ticket)
+        return deleted
 
     # Keeping.
 
@@ -208,19 +212,17 @@ class AsyncLog:
     ) -> None:
         await self.close()
 
-    async def _append(self, topic: str, write: Write) -> Appended:
+    def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
+        """Submit at once and return what to await: no coroutine of its own on the hot path."""
         engine = self.log.engine
-        existing = engine.find_topic(topic)
-        if existing is not None:
-            found, created = existing, False
-        else:
-            found, created = await self._run(lambda: engine.topic_for_write(topic, write))
-        waiter = self._waiters[engine.shard_of(found)]
-        _, ticket = engine.submit_append(found, write, waiter=waiter)
-        await waiter.expect(ticket)
-        assert isinstance(ticket, Append | Repeat)
-        appended = ticket.appended
-        assert appended is not None
+        waiter = self._waiters[engine.shard_of(topic)]
+        _, ticket = engine.submit_append(topic, write, waiter=waiter)
+        return waiter.expect(ticket)
+
+    async def _append_and_create(self, topic: str, write: Write) -> Appended:
+        engine = self.log.engine
+        found, created = await self._run(lambda: engine.topic_for_write(topic, write))
+        appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
 
     async def _run(self, call: Callable[[], T]) -> T:

@@ -98,6 +98,10 @@ class Append(Commitment):
         start = Position(file, offset + self.size - len(frames))
         return self.shard.commit.log.view(start, len(frames)) or frames
 
+    @property
+    def answer(self) -> object:
+        return self.appended
+
     def abort(self) -> None:
         self._leave()
         self.topic.next_seq = self.first_seq
@@ -123,6 +127,10 @@ class Repeat(Commitment):
         self._topic = topic
         self._entry = entry
         self.appended: Appended | None = None
+
+    @property
+    def answer(self) -> object:
+        return self.appended
 
     def publish(self) -> None:
         entry, topic = self._entry, self._topic

@@ -7,6 +7,7 @@ its next time; the last error is kept for `Engine` users to show.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from topics.engine.engine import Engine
 from topics.engine.shard import Shard
@@ -30,7 +31,9 @@ class Loop:
         self._step = step
         self._on_bug = on_bug
         self._every_s = every_ms / 1000
-        self._asked = threading.Event()
+        # A bare lock as a signal: half the latency of an Event, and each synced write waits for it.
+        self._rest = threading.Lock()
+        self._rest.acquire()
         self._stopping = False
         self.last_error: TopicsError | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -38,17 +41,17 @@ class Loop:
 
     def ask(self) -> None:
         """Make a step now."""
-        self._asked.set()
+        with suppress(RuntimeError):  # it was asked already
+            self._rest.release()
 
     def stop(self) -> None:
         self._stopping = True
-        self._asked.set()
+        self.ask()
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def _wait_for_step(self) -> bool:
         """Wait for the next time or an `ask`; True when it is over."""
-        self._asked.wait(self._every_s)
-        self._asked.clear()
+        self._rest.acquire(timeout=self._every_s)
         return self._stopping
 
     def _run(self) -> None:

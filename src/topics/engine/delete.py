@@ -29,6 +29,10 @@ class Deletion(Commitment):
         self._body = body
         self.deleted: Deleted | None = None
 
+    @property
+    def answer(self) -> object:
+        return self.deleted
+
     def publish(self) -> None:
         topic = self._topic
         self._shard.dirty.add(topic)

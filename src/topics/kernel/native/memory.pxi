@@ -44,7 +44,7 @@ cdef extern from "Python.h":
 
 # Below this much work a thread keeps the GIL: giving it away may cost a switch interval (5 ms).
 cdef enum:
-    GIL_BYTES = 262144
+    GIL_BYTES = 65536
     GIL_ENTRIES = 4096
 
 cdef uint64_t U16_MAX = 0xFFFF

@@ -380,7 +380,7 @@ def project_records(
             work.buffer = <const uint8_t*> view.buf
             work.buffer_bytes = view.len
             work.idx = <const uint8_t*> idx_view.buf
-            return project_all(&work, stop - start > GIL_ENTRIES or budget > 4 * GIL_BYTES)
+            return project_all(&work, stop - start > GIL_ENTRIES or budget > 16 * GIL_BYTES)
         finally:
             if work.nodes != work.local_nodes:
                 free(work.nodes)

@@ -180,6 +180,20 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS = {t: msgspec.msgpack.Decoder(body) for t, body in BODY_TYPES.items()}
 
 
+_SYNC_MARK_BYTES = 19
+_SYNC_MARK_HEAD = HEADER.pack(
+    OVERHEAD_BYTES - LEN_FIELD_BYTES + _SYNC_MARK_BYTES,
+    FrameType.SYNC_MARK,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    _SYNC_MARK_BYTES,
+)
+
+
 def encode_control(body: Body, *, topic_id: int = 0, ts: int = 0, flags: int = 0) -> bytes:
     data = _ENCODER.encode(body)
     frame_type = _TYPE_OF_BODY[type(body)]
@@ -187,6 +201,13 @@ def encode_control(body: Body, *, topic_id: int = 0, ts: int = 0, flags: int = 0
     head = HEADER.pack(frame_len, frame_type, flags, topic_id, 0, ts, 0, 0, len(data))
     checksum = xxh3_64(head[LEN_FIELD_BYTES:] + data)
     return head + data + CHECKSUM.pack(checksum)
+
+
+def encode_sync_mark(file: int, offset: int) -> bytes:
+    """Encode a SyncMark by hand: each synced write of a lone writer starts with one."""
+    data = b"\x92\xcf%b\xcf%b" % (file.to_bytes(8), offset.to_bytes(8))
+    head = _SYNC_MARK_HEAD
+    return head + data + CHECKSUM.pack(xxh3_64(head[LEN_FIELD_BYTES:] + data))
 
 
 def decode_control(buffer: Buffer, offset: int) -> Body:

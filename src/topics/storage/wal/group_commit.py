@@ -85,6 +85,11 @@ class Commitment:
     def abort(self) -> None:
         """Give back what the batch took; the shard's lock is held, the last batch comes first."""
 
+    @property
+    def answer(self) -> object:
+        """Return what the writer is told once the batch is done."""
+        return None
+
     def result(self) -> None:
         """Raise what went wrong, if anything did."""
         if self.error is not None:
@@ -202,19 +207,31 @@ class GroupCommit:
         """Block until the ticket is published, leading a sync if nobody else does."""
         with self.lock:
             finished = self.flush()
-            if not ticket.done:
-                ticket.signal = threading.Lock()
-                ticket.signal.acquire()
-        self.wake(finished, besides=ticket)
+        if finished:
+            self.wake(finished, besides=ticket)
         while not ticket.done:
             if self._sync_lock.acquire(blocking=False):
                 self._sync_and_release(ticket)
             else:
-                assert ticket.signal is not None
-                ticket.signal.acquire()
-                with self.lock:
-                    ticket.signalled = False
+                self._wait_for_signal(ticket)
         ticket.result()
+
+    def _wait_for_signal(self, ticket: Commitment) -> None:
+        """Wait until a leader is done with the ticket, or wants its writer to lead.
+
+        The first call only says that someone will wait: the leader may have gone before it could
+        know, so the caller tries to lead once more.
+        """
+        with self.lock:
+            waits = ticket.signal is not None
+            if not waits:
+                ticket.signal = threading.Lock()
+                ticket.signal.acquire()
+        if waits:
+            assert ticket.signal is not None
+            ticket.signal.acquire()
+            with self.lock:
+                ticket.signalled = False
 
     def sync_once(self) -> None:
         """Write what is queued, sync what is written, publish what waited for it."""

@@ -15,7 +15,7 @@ from topics.errors import DiskFailed, DiskFull, ShardReadOnly
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
-from topics.storage.wal.frame import SyncMark, encode_control
+from topics.storage.wal.frame import encode_sync_mark
 
 RECYCLED = f"recycled{paths.TEMPORARY_SUFFIX}"
 _ZEROS = bytes(1 << 20)
@@ -73,7 +73,7 @@ class WalLog:
         self.check_writable()
         marked = self.synced
         if marked > self._marked:
-            mark = encode_control(SyncMark(self.synced.file, self.synced.offset))
+            mark = encode_sync_mark(*self.synced)
             batches = [mark, *batches]
             size += len(mark)
             frames += 1
