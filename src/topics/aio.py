@@ -29,6 +29,10 @@ from topics.storage.wal.group_commit import Commitment
 T = TypeVar("T")
 
 
+HALF_MIN = 16
+"""Fewer writers than this are written at the end of the turn, in one piece."""
+
+
 class _ShardWaiter:
     """Wakes the futures of one shard's tickets on the event loop, once a batch."""
 
@@ -39,12 +43,18 @@ class _ShardWaiter:
         self._commit = shard.commit
         self._ask_sync = ask_sync
         self._flush_scheduled = False
+        self._gathered = 0
+        self._half = HALF_MIN
 
     def expect(self, ticket: Commitment) -> asyncio.Future[Any]:
         """Return a future of the ticket's answer; the turn of the loop ends with a write."""
         future: asyncio.Future[Any] = self._loop.create_future()
         ticket.future = future
-        if not self._flush_scheduled:
+        self._gathered += 1
+        if self._gathered >= self._half and not self._commit.is_syncing:
+            # Half of the writers are here: their sync runs while the other half gathers.
+            self._write()
+        elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
         return future
@@ -57,8 +67,14 @@ class _ShardWaiter:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        if self._gathered:
+            self._write()
+
+    def _write(self) -> None:
         commit = self._commit
+        self._gathered = 0
         with commit.lock:
+            self._half = max(HALF_MIN, commit.queue_depth // 2)
             finished = commit.flush()
             waiting = commit.queue_depth
         _resolve([ticket for ticket in finished if ticket.waiter is self])

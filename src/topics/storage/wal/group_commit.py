@@ -198,6 +198,10 @@ class GroupCommit:
         return self._awaiting[0].position if self._awaiting else self.log.position
 
     @property
+    def is_syncing(self) -> bool:
+        return self._sync_lock.locked()
+
+    @property
     def queue_depth(self) -> int:
         return len(self._pending) + len(self._awaiting)
 
@@ -267,11 +271,15 @@ class GroupCommit:
         finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
-                self._wait_for_company()
+                if len(self._awaiting) > 1:
+                    self._wait_for_company()
                 finished = self._sync()
         finally:
             self._sync_lock.release()
-        self.wake(finished, besides=leader)
+        if not (len(finished) == 1 and finished[0] is leader):
+            self.wake(finished, besides=leader)
+        if not self._awaiting:
+            return  # whoever queues after this look finds the sync lock free
         with self.lock:
             following = next((t for t in self._awaiting if t.waiter or t.signal), None)
         if following is None:
