@@ -53,10 +53,10 @@ def twin_append_rate() -> float:
 
 
 def best_append_rate(durability: str, batches: int) -> float:
-    """Return the best of a few runs with one, two and four threads."""
+    """Return the best of a few runs with one, two, four and eight threads."""
     return max(
         append.records_per_second(durability=durability, threads=threads, batches=batches)
-        for threads in (1, 2, 4)
+        for threads in (1, 2, 4, 8)
         for _ in range(2)
     )
 
@@ -65,6 +65,7 @@ def append_rows(scale: int) -> list[Row]:
     disk = best_append_rate("disk", 1000 // scale)
     fsync = best_append_rate("fsync", 1000 // scale)
     sustained = best_append_rate("disk", 5000 // scale)
+    sustained_fsync = best_append_rate("fsync", 5000 // scale)
     twin = twin_append_rate()
     ratio = _times(disk, twin)
     return [
@@ -83,6 +84,13 @@ def append_rows(scale: int) -> list[Row]:
             "the copying into segments included",
             "reported",
             reached=True,
+        ),
+        Row(
+            "append, `fsync`, five times as long",
+            _millions(sustained_fsync),
+            f"{sustained_fsync / sustained:.0%} of `disk`",
+            "≥ 60 %",
+            sustained_fsync >= 0.6 * sustained,
         ),
     ]
 

@@ -235,7 +235,7 @@ class Engine:
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
-        if self._tail_is_full(shard):
+        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
             ticket = submit_append(

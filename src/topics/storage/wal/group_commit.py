@@ -67,7 +67,7 @@ class Commitment:
         self, buffers: Sequence[Buffer], *, frames: int, needs_sync: bool, waiter: Waiter | None
     ) -> None:
         self.buffers = buffers
-        self.size = sum(map(len, buffers))
+        self.size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         self.frames = frames
         self.needs_sync = needs_sync
         self.waiter = waiter
@@ -157,7 +157,8 @@ class GroupCommit:
         """Queue a batch; its seqs are taken, so after this it is written or aborted."""
         self._pending.append(ticket)
         self._pending_bytes += ticket.size
-        self.queue_depth_peak = max(self.queue_depth_peak, len(self._pending) + len(self._awaiting))
+        depth = len(self._pending) + len(self._awaiting)
+        self.queue_depth_peak = max(self.queue_depth_peak, depth)
 
     def admit(self, size: int) -> None:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
