@@ -54,7 +54,7 @@ def recovery_seconds(path: str, *, records: int) -> float:
     elapsed = time.perf_counter() - started
     state = log.state("large")
     assert state.count >= records, state
-    log.engine.abandon()
+    log.close()
     return elapsed
 
 
