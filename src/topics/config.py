@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
@@ -331,7 +331,7 @@ def load_config(
     for name, raw, source in given:
         setting = settings().get(name)
         if setting is None:
-            raise ConfigError(f"unknown setting {name!r} ({source}){_nearest(name, [*settings()])}")
+            raise ConfigError(f"unknown setting {name!r} ({source}){nearest(name, [*settings()])}")
         where = f"flag:{setting.flag}" if source == "flag" else source
         values[name] = setting.parse(raw, source=where)
         sources[name] = where
@@ -401,7 +401,7 @@ def _name_of_env(key: str) -> str:
     name = key.removeprefix(ENV_PREFIX).lower()
     if name not in settings() or key != settings()[name].env:
         reserved = [other.removeprefix(ENV_PREFIX).lower() for other in RESERVED]
-        hint = _nearest(name, [*settings(), *reserved], shown=_env_of_name)
+        hint = nearest(name, [*settings(), *reserved], shown=_env_of_name)
         raise ConfigError(f"unknown variable {key}{hint}")
     return name
 
@@ -410,9 +410,10 @@ def _env_of_name(name: str) -> str:
     return ENV_PREFIX + name.upper()
 
 
-def _nearest(name: str, known: list[str], *, shown: Callable[[str], str] = str) -> str:
+def nearest(name: str, known: Sequence[str], *, shown: Callable[[str], str] = str) -> str:
+    """Return how an error about an unknown name goes on."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f": did you mean {shown(close[0])}?" if close else ": no setting has a name like it"
+    return f": did you mean {shown(close[0])}?" if close else ": nothing has a name like it"
 
 
 def _check_dirs(data_dir: str, cold_dir: str | None) -> None:

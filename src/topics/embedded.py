@@ -4,7 +4,6 @@ Owns an engine and its background threads. `Log` is thread-safe; its values and 
 the whole package.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +12,7 @@ import msgspec
 
 from topics.allocator import keep_freed_memory
 from topics.clock import Clock, SystemClock
-from topics.config import ServerConfig
+from topics.config import ServerConfig, nearest
 from topics.engine.background import Background
 from topics.engine.engine import Engine
 from topics.engine.request import Write, build_diff_request, build_write, read_write
@@ -51,9 +50,7 @@ def configure(
     known = ServerConfig.__struct_fields__
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{name!r} is not a setting{hint}")
+            raise ConfigError(f"unknown setting {name!r}{nearest(name, known)}")
     return msgspec.structs.replace(config or ServerConfig(), **settings)
 
 

@@ -122,7 +122,7 @@ def test_an_empty_cold_dir_turns_the_tier_off() -> None:
         ({"TOPICS_SEGMENTS_MAX_AGE": "1"}, "did you mean TOPICS_SEGMENT_MAX_AGE_MS?"),
         ({"TOPICS_API_KEY": "k"}, "did you mean TOPICS_API_KEYS?"),
         ({"TOPICS_wal_shards": "1"}, "did you mean TOPICS_WAL_SHARDS?"),
-        ({"TOPICS_XYZZY": "1"}, "no setting has a name like it"),
+        ({"TOPICS_XYZZY": "1"}, "nothing has a name like it"),
         ({"TOPICS_WAL_SHARDS": "99"}, "TOPICS_WAL_SHARDS must be a whole number from 0 to 64"),
         ({"TOPICS_WAL_SHARDS": ""}, "must be a whole number from 0 to 64, not ''"),
         ({"TOPICS_WAL_SHARDS": "4.0"}, "not '4.0'"),

@@ -1,12 +1,12 @@
 """The config of one topic: it travels on the wire and in the WAL."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from topics.config import nearest
 from topics.errors import RequestError, TopicExistsIncompatible
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
@@ -103,6 +103,4 @@ def _check_names(changes: Mapping[str, Any]) -> None:
     known = TopicConfig.__struct_fields__
     for name in changes:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise RequestError(f"topic config: {name!r} is not a field{hint}")
+            raise RequestError(f"topic config: unknown field {name!r}{nearest(name, known)}")
