@@ -105,3 +105,14 @@ def test_every_pair_of_operations(first: Operation) -> None:
 def test_some_triples_of_operations(part: int) -> None:
     triples = list(product(STEPS, repeat=3))[part * 31 :: 4 * 37]
     assert cut_sequences(triples, [0, 11, KILL]) >= 200, "the sweep has shrunk"
+
+
+@pytest.mark.crash
+def test_naming_a_default_is_no_change_and_makes_nothing_durable() -> None:
+    operations: list[Operation] = [
+        Configure("brief", {"durability": "memory"}),
+        Append("brief", 1, 1),
+        Append("brief", 2, 1),
+        Configure("brief", {"cap_bytes": 0}),
+    ]
+    assert crash_everywhere(CONFIG, record(CONFIG, operations), [0, 3, KILL]) >= 60

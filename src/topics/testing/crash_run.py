@@ -20,6 +20,7 @@ from topics.errors import (
     TopicsError,
 )
 from topics.model.append import Appended, WriteOptions
+from topics.model.topic_config import TopicConfig
 from topics.testing.crash_history import History, Version
 from topics.testing.crash_model import TopicModel
 from topics.testing.crash_observe import Violation
@@ -222,7 +223,7 @@ class CrashRun:
         self.history.begin(topic, lambda version: _configured(version, changes, now_ms))
         self.log.create(topic, **changes)
         after = self.history.newest(topic)
-        changed = before is None or (after is not None and before.config != after.config)
+        changed = before is None or (after is not None and _resolved(before) != _resolved(after))
         self.history.ack(topic, durable=changed)
 
     def _drop(self, drop: Drop) -> None:
@@ -299,6 +300,11 @@ def _configured(version: Version, changes: dict[str, object], now_ms: int) -> Ve
     if version is None:
         return TopicModel(config=dict(changes))
     return version.configured(changes, now_ms)
+
+
+def _resolved(model: TopicModel) -> TopicConfig:
+    """Return a config with its defaults: naming a default is no change, and nothing is synced."""
+    return TopicConfig.from_changes(model.config)
 
 
 def _topics_of(operation: Operation) -> list[str]:
