@@ -11,9 +11,9 @@ import pytest
 from tests.crash.scenarios import tiny
 
 from topics.errors import CorruptData, UnknownFormat
+from topics.kernel.layout import FLAG_DELETED, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
-from topics.storage.segments.segment import IDX_FLAG_DELETED
-from topics.storage.segments.store import IDX_ENTRY_BYTES, IDX_FLAGS_OFFSET
+from topics.storage.segments.store import IDX_FLAGS_OFFSET
 from topics.storage.wal.log import Position
 from topics.storage.wal.replay import replay_shard
 from topics.testing.crash_observe import Observed, observe_all
@@ -91,7 +91,7 @@ def test_an_index_is_whole_or_refused(first_seq: int) -> None:
     disks, wanted = written(clean=False)
     path = paths.segment_idx_path(1, first_seq)
     bits = range(disks.hot.size(path) * 8)
-    deleted_bit = IDX_FLAGS_OFFSET * 8 + IDX_FLAG_DELETED.bit_length() - 1
+    deleted_bit = IDX_FLAGS_OFFSET * 8 + FLAG_DELETED.bit_length() - 1
     refused = 0
     for bit in bits:
         if bit % (IDX_ENTRY_BYTES * 8) != deleted_bit:

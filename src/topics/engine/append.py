@@ -14,13 +14,11 @@ from topics.engine.shard import Shard
 from topics.engine.topics.retention import fits
 from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
 from topics.errors import RecordTooLarge, TopicFull, TopicNotFound
-from topics.kernel import Batch, stamp_batch
+from topics.kernel import FLAG_BATCH_OPEN, FLAG_DURABLE, Batch, stamp_batch
 from topics.model.append import Appended, WriteOptions
 from topics.storage.disk.disk import Buffer
 from topics.storage.snapshots.snapshot import DedupeEntry
 from topics.storage.wal.frame import (
-    FLAG_BATCH_OPEN,
-    FLAG_DURABLE,
     Dedupe,
     HeadWatermark,
     encode_control,

@@ -12,7 +12,14 @@ import msgspec
 
 from topics.errors import RequestError
 from topics.kernel import IDX_ENTRY_BYTES, count_live, find_frame, scan_frames, summarize_idx
-from topics.kernel.layout import FLAG_BATCH_OPEN, FLAG_DURABLE, FLAG_META, FLAG_NODE, FLAG_TAG
+from topics.kernel.layout import (
+    FLAG_BATCH_OPEN,
+    FLAG_DURABLE,
+    FLAG_META,
+    FLAG_NODE,
+    FLAG_TAG,
+    FRAME_OVERHEAD_BYTES,
+)
 from topics.operate.report import (
     Finding,
     FrameInfo,
@@ -30,7 +37,6 @@ from topics.operate.verify import TopicFiles
 from topics.operate.wal import Gap, Log, decode, walk_frames
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk
-from topics.storage.segments.segment import OVERHEAD_BYTES
 from topics.storage.wal.frame import HEADER, FrameType
 
 FLAG_NAMES: Final = {
@@ -170,7 +176,7 @@ def _describe_segment(
     size = whole.data_end
     if not is_cold:
         size = disk.size(paths.segment_data_path(topic.id, first_seq))
-    used = live_bytes + live_records * OVERHEAD_BYTES
+    used = live_bytes + live_records * FRAME_OVERHEAD_BYTES
     return SegmentInfo(
         first_seq=first_seq,
         last_seq=first_seq + whole.entries - 1,

@@ -12,6 +12,7 @@ Reference: docs/operating/verify.md.
 from collections.abc import Iterator
 
 from topics.errors import ConfigError
+from topics.kernel.layout import IDX_ENTRY_BYTES
 from topics.operate.check_segment import Expected, SegmentCheck, check_segment
 from topics.operate.check_tags import TagCheck
 from topics.operate.ranges import join, subtract
@@ -31,7 +32,6 @@ from topics.operate.wal import Gap, Log, WalFile, read_current
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import FORMAT_TEXT, check_format
 from topics.storage.disk.disk import Disk
-from topics.storage.segments.store import IDX_ENTRY_BYTES
 
 
 def measure(disk: Disk, cold: Disk | None = None) -> int:

@@ -3,10 +3,16 @@
 import struct
 from collections.abc import Sequence
 
-from topics.kernel import WAL_LAYOUT, Batch
+from topics.kernel import (
+    FLAG_DELETED,
+    FRAME_OVERHEAD_BYTES,
+    IDX_ENTRY_BYTES,
+    WAL_LAYOUT,
+    Batch,
+)
 from topics.storage.disk.disk import Buffer
-from topics.storage.segments.segment import IDX_FLAG_DELETED, OVERHEAD_BYTES, View
-from topics.storage.segments.store import IDX_ENTRY_BYTES, IDX_FLAGS_OFFSET
+from topics.storage.segments.segment import View
+from topics.storage.segments.store import IDX_FLAGS_OFFSET
 
 _OFFSET_LEN = struct.Struct("<II")
 _TS = struct.Struct("<Q")
@@ -50,10 +56,6 @@ class Chunk:
     def in_memory(self) -> bool:
         """Tell whether the frames are our own copy, and not a view of a WAL file."""
         return isinstance(self.frames, bytearray)
-
-    @property
-    def first_ts(self) -> int:
-        return self._ts(0)
 
     @property
     def last_ts(self) -> int:
@@ -104,11 +106,11 @@ class Chunk:
         for i in indexes:
             at = i * IDX_ENTRY_BYTES
             flags = self._idx[at + IDX_FLAGS_OFFSET]
-            if flags & IDX_FLAG_DELETED:
+            if flags & FLAG_DELETED:
                 continue
-            self._idx[at + IDX_FLAGS_OFFSET] = flags | IDX_FLAG_DELETED
+            self._idx[at + IDX_FLAGS_OFFSET] = flags | FLAG_DELETED
             records += 1
-            size += _OFFSET_LEN.unpack_from(self._idx, at)[1] - OVERHEAD_BYTES
+            size += _OFFSET_LEN.unpack_from(self._idx, at)[1] - FRAME_OVERHEAD_BYTES
             if self.taken:
                 self.changed.append(i)
         return records, size

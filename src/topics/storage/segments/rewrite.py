@@ -5,15 +5,12 @@ name before the new `.idx` is renamed, so a crash leaves either pair or an `.idx
 again (see `Segment.load`).
 """
 
-import struct
-
 from topics.kernel import index_segment
+from topics.kernel.layout import FLAG_DELETED, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
-from topics.storage.segments.segment import IDX_FLAG_DELETED, Segment
-from topics.storage.segments.store import DELETED_FLAG, IDX_ENTRY_BYTES
-
-_ENTRY = struct.Struct("<IIQB3x")
+from topics.storage.segments.segment import Segment
+from topics.storage.segments.store import DELETED_FLAG
 
 
 def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
@@ -23,8 +20,8 @@ def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
     """
     kept: list[tuple[int, int]] = []
     last = len(idx) // IDX_ENTRY_BYTES - 1
-    for i, (offset, size, _, flags) in enumerate(_ENTRY.iter_unpack(idx)):
-        if size == 0 or (flags & IDX_FLAG_DELETED and i != last):
+    for i, (offset, size, _, flags) in enumerate(IDX_ENTRY.iter_unpack(idx)):
+        if size == 0 or (flags & FLAG_DELETED and i != last):
             continue
         if kept and kept[-1][1] == offset:
             kept[-1] = (kept[-1][0], offset + size)
@@ -75,8 +72,8 @@ class Rewrite:
         data = disk.open(self._segment.data_path + paths.TEMPORARY_SUFFIX)
         idx = disk.open(self._segment.idx_path + paths.TEMPORARY_SUFFIX)
         for i in indexes:
-            offset, size, ts, flags = _ENTRY.unpack_from(self._idx, i * IDX_ENTRY_BYTES)
-            entry = _ENTRY.pack(offset, size, ts, flags | IDX_FLAG_DELETED)
+            offset, size, ts, flags = IDX_ENTRY.unpack_from(self._idx, i * IDX_ENTRY_BYTES)
+            entry = IDX_ENTRY.pack(offset, size, ts, flags | FLAG_DELETED)
             idx.write_at(i * IDX_ENTRY_BYTES, [entry])
             if size:
                 # Else its frame was dropped: `prepare` had already seen the delete.

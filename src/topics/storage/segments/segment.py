@@ -14,22 +14,18 @@ from typing import NamedTuple
 
 from topics.errors import CorruptData, FileMissing
 from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
+from topics.kernel.layout import FLAG_DELETED, FRAME_OVERHEAD_BYTES, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
 from topics.storage.disk.open_maps import OpenMaps
 from topics.storage.segments.store import (
     DELETED_FLAG,
-    IDX_ENTRY_BYTES,
     IDX_FLAGS_OFFSET,
     DataReader,
     SegmentStore,
 )
 
-IDX_FLAG_DELETED = 8
-OVERHEAD_BYTES = 46
-"""What a frame is longer than its node, tag and payload."""
-_ENTRY = struct.Struct("<IIQB3x")
 _OFFSET_LEN = struct.Struct("<II")
 
 
@@ -187,8 +183,8 @@ class Segment:
         self._active.idx = self._active.idx + entries
         stop = len(entries) // IDX_ENTRY_BYTES
         if self.count == 0:
-            self.first_ts = _ENTRY.unpack_from(entries, 0)[2]
-        self.last_ts = _ENTRY.unpack_from(entries, len(entries) - IDX_ENTRY_BYTES)[2]
+            self.first_ts = IDX_ENTRY.unpack_from(entries, 0)[2]
+        self.last_ts = IDX_ENTRY.unpack_from(entries, len(entries) - IDX_ENTRY_BYTES)[2]
         records, live_bytes = count_live(entries, 0, stop)
         self.live_records += records
         self.live_bytes += live_bytes
@@ -239,10 +235,10 @@ class Segment:
             if self.tier == "hot":
                 data = self.disk.open(self.data_path)
         for i in indexes:
-            offset, size, _, flags = _ENTRY.unpack_from(idx, i * IDX_ENTRY_BYTES)
-            if flags & IDX_FLAG_DELETED:
+            offset, size, _, flags = IDX_ENTRY.unpack_from(idx, i * IDX_ENTRY_BYTES)
+            if flags & FLAG_DELETED:
                 continue
-            flags |= IDX_FLAG_DELETED
+            flags |= FLAG_DELETED
             at = i * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
             if data is not None:
                 data.write_at(offset + size - 1, [DELETED_FLAG])
@@ -269,8 +265,8 @@ class Segment:
     def deleted_flags(self) -> tuple[list[int], list[tuple[int, int]]]:
         """Return what `SegmentStore.mark_deleted` needs to show every deleted record elsewhere."""
         data_offsets, idx_flags = [], []
-        for i, (offset, size, _, flags) in enumerate(_ENTRY.iter_unpack(self.idx())):
-            if flags & IDX_FLAG_DELETED:
+        for i, (offset, size, _, flags) in enumerate(IDX_ENTRY.iter_unpack(self.idx())):
+            if flags & FLAG_DELETED:
                 idx_flags.append((i * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET, flags))
                 if size:
                     data_offsets.append(offset + size - 1)
@@ -279,11 +275,11 @@ class Segment:
     @property
     def reclaimable_bytes(self) -> int:
         """Return what a rewrite would free: the frame of the last record stays, deleted or not."""
-        dead = self.data_bytes - self.live_bytes - self.live_records * OVERHEAD_BYTES
+        dead = self.data_bytes - self.live_bytes - self.live_records * FRAME_OVERHEAD_BYTES
         if not dead:
             return 0
-        _, size, _, flags = _ENTRY.unpack_from(self.idx(), (self.count - 1) * IDX_ENTRY_BYTES)
-        return dead - size if flags & IDX_FLAG_DELETED else dead
+        _, size, _, flags = IDX_ENTRY.unpack_from(self.idx(), (self.count - 1) * IDX_ENTRY_BYTES)
+        return dead - size if flags & FLAG_DELETED else dead
 
     def move_to_cold(self, store: SegmentStore) -> None:
         """Read the data from `store` from now on; the `.idx` stays where it is."""
@@ -295,7 +291,7 @@ class Segment:
 
     def _count_deleted(self, index: int, size: int) -> None:
         self.live_records -= 1
-        self.live_bytes -= size - OVERHEAD_BYTES
+        self.live_bytes -= size - FRAME_OVERHEAD_BYTES
         self.cold_stale = self.tier == "cold"
         if self.marked_since is not None:
             self.marked_since.add(index)

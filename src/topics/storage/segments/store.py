@@ -6,12 +6,12 @@ A store knows segments by (topic id, first seq). It never decides anything about
 from collections.abc import Sequence
 from typing import Protocol
 
+from topics.kernel.layout import DELETED_BYTE
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk
 
-DELETED_FLAG = b"\xd5"
+DELETED_FLAG = bytes((DELETED_BYTE,))
 IDX_FLAGS_OFFSET = 16
-IDX_ENTRY_BYTES = 20
 COPY_BYTES = 8 << 20
 
 

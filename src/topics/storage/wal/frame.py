@@ -20,8 +20,6 @@ HEADER = struct.Struct("<IBBQQQHHI")
 CHECKSUM = struct.Struct("<Q")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
 LEN_FIELD_BYTES = 4
-FLAG_DURABLE = 4
-FLAG_BATCH_OPEN = 32
 
 
 class FrameType(IntEnum):

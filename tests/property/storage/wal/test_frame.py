@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.kernel import find_frame, scan_frames
+from topics.kernel import FLAG_BATCH_OPEN, find_frame, scan_frames
 from topics.storage.wal import frame
 from topics.storage.wal.frame import (
     BODY_TYPES,
@@ -81,7 +81,7 @@ def test_a_flipped_bit_is_always_noticed(body: Body, choose: st.DataObject) -> N
 def test_a_frame_left_open_takes_its_batch_along(bodies: list[Body], choose: st.DataObject) -> None:
     opens = choose.draw(st.lists(st.booleans(), min_size=len(bodies), max_size=len(bodies)))
     frames = [
-        encode_control(body, flags=frame.FLAG_BATCH_OPEN if is_open else 0)
+        encode_control(body, flags=FLAG_BATCH_OPEN if is_open else 0)
         for body, is_open in zip(bodies, opens, strict=True)
     ]
     buffer = b"".join(frames)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.errors import CorruptData
+from topics.kernel import FLAG_BATCH_OPEN
 from topics.limits import KIB
 from topics.storage.disk import paths
 from topics.storage.wal.frame import (
-    FLAG_BATCH_OPEN,
     FrameType,
     Hole,
     SyncMark,
