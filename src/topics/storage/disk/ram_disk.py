@@ -139,10 +139,10 @@ class NameTree(Generic[Node]):
 
     def move(self, source: str, target: str) -> None:
         with self._lock:
-            node = self.get(source)
-            self.put(target, node)
+            directory, name = self._place(source)
+            self._place(target)  # both directories are looked up before either name, as Linux does
+            self.put(target, _file_in(directory, name, source))
             if parse_path(source) != parse_path(target):
-                directory, name = self._place(source)
                 del directory[name]
 
     def remove(self, path: str) -> Node:

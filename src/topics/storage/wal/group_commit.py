@@ -210,16 +210,22 @@ class GroupCommit:
 
     def commit(self, ticket: Commitment) -> None:
         """Block until the ticket is published, leading a sync if nobody else does."""
-        with self.lock:
-            finished = self.flush()
-        if finished:
-            self.wake(finished, besides=ticket)
+        if not (ticket.needs_sync and self._lead(ticket)):
+            with self.lock:
+                finished = self.flush()
+            if finished:
+                self.wake(finished, besides=ticket)
         while not ticket.done:
-            if self._sync_lock.acquire(blocking=False):
-                self._sync_and_release(ticket)
-            else:
+            if not self._lead(ticket):
                 self._wait_for_signal(ticket)
         ticket.result()
+
+    def _lead(self, ticket: Commitment) -> bool:
+        """Sync for all that is queued and written, unless somebody else does so now."""
+        if not self._sync_lock.acquire(blocking=False):
+            return False
+        self._sync_and_release(ticket)
+        return True
 
     def _wait_for_signal(self, ticket: Commitment) -> None:
         """Wait until a leader is done with the ticket, or wants its writer to lead.
@@ -272,7 +278,7 @@ class GroupCommit:
         finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
-                if len(self._awaiting) > 1:
+                if self.queue_depth > 1:
                     self._wait_for_company()
                 finished = self._sync()
         finally:
@@ -313,7 +319,7 @@ class GroupCommit:
     def _wait_for_company(self) -> None:
         min_us, max_us = self._window_us
         window_us = plan_commit_window_us(
-            waiting=len(self._awaiting),
+            waiting=self.queue_depth,
             pressure=max(self.pressure, self._awaiting_bytes / self._queue_bytes),
             min_us=min_us,
             max_us=max_us,

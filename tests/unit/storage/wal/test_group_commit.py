@@ -216,7 +216,7 @@ def test_a_full_disk_fails_only_what_did_not_fit(bench: Bench) -> None:
     assert waiting.done
     assert waiting.error is None
     assert bench.log.notes == [
-        "write a", "abort b", "write c", "sync", "publish a", "publish c",
+        "write a", "abort b", "sync", "publish a", "write c", "sync", "publish c",
     ]  # fmt: skip
 
 
