@@ -57,10 +57,10 @@ class HostileNames:
         self._note(path, {parse_path(path): None})
 
     def rename(self, source: str, target: str) -> None:
-        inode = self.tree.get(source)
         self.tree.move(source, target)
         if parse_path(source) != parse_path(target):
-            self._note(target, {parse_path(source): None, parse_path(target): inode})
+            moved = self.tree.get(target)
+            self._note(target, {parse_path(source): None, parse_path(target): moved})
 
     def make_dir(self, path: str) -> None:
         """Make it durable at once, and with it the end of what had the name before."""
