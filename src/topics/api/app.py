@@ -11,6 +11,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from topics.aio import AsyncLog
+from topics.api.append import answer_gathered
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
 from topics.api.exchange import Channel, Exchange
@@ -88,6 +89,8 @@ class App:
     def open(self, log: AsyncLog) -> None:
         """Serve a log that was replayed."""
         self.replay_progress = 1.0
+        for waiter in log.waiters.values():
+            waiter.on_gathered = answer_gathered
         self.log = log
 
     def effective_priority(self, topic: Topic) -> int:
@@ -99,18 +102,21 @@ class App:
     def read_head(self, raw: bytes | bytearray) -> Head:
         """Read a head and decide what it alone decides; a repeated one is remembered."""
         raw = bytes(raw)
-        # A remembered head must not keep a key in memory: only its digest is the name.
-        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
-        head = self._heads.get(name)
+        head = self.remembered_head(raw)
         if head is not None:
             return head
         head = read_head(raw)
         self.prepare(head)
+        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
         if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
             if len(self._heads) >= REMEMBERED_HEADS:
                 self._heads.clear()
             self._heads[name] = head
         return head
+
+    def remembered_head(self, raw: bytes) -> Head | None:
+        # A remembered head must not keep a key in memory: only its digest is the name.
+        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -203,9 +209,9 @@ class App:
 
     # What exchanges tell.
 
-    def on_answered(self, exchange: Exchange, status: int) -> None:
+    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
         exchange.caller.requests -= 1
-        seconds = self.clock.monotonic_s() - exchange.started_s
+        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
