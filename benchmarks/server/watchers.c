@@ -1,6 +1,6 @@
 /* The watching client: N event streams, one writer, the time from append to delivery.
 
-   watchers PORT PATHS_FILE TOPIC RECORDS_PER_SECOND SECONDS: opens one stream per line of the
+   watchers PORT SERVER_PID PATHS_FILE TOPIC RECORDS_PER_SECOND SECONDS: opens one stream per line of the
    file, waits for the first bytes of each, then appends records that hold the time of their
    sending, and counts how old they are when each stream brings them. Prints one line of JSON. */
 #include <sys/epoll.h>
@@ -96,13 +96,26 @@ static void run_until(int epoll_fd, const char *topic, uint64_t deadline, uint64
     }
 }
 
+/* Return the processor time of another process, all its threads included. */
+static double process_seconds(const char *pid) {
+    char path[64], text[1024];
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file || !fgets(text, sizeof text, file)) die(path, "cannot be read");
+    fclose(file);
+    char *after_name = strrchr(text, ')');
+    sscanf(after_name + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
 int main(int count, char **arguments) {
-    if (count != 6) die("usage", "see watchers.c");
+    if (count != 7) die("usage", "see watchers.c");
     int port = atoi(arguments[1]), epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    const char *topic = arguments[3];
-    double rate = atof(arguments[4]), seconds = atof(arguments[5]);
+    const char *topic = arguments[4];
+    double rate = atof(arguments[5]), seconds = atof(arguments[6]);
     size_t size, watchers = 0;
-    char *paths = read_file(arguments[2], &size), request[600];
+    char *paths = read_file(arguments[3], &size), request[600];
     for (char *path = strtok(paths, "\n"); path; path = strtok(NULL, "\n"), watchers++) {
         struct stream *stream = calloc(1, sizeof *stream);
         watch(epoll_fd, connect_to(port), stream);
@@ -116,12 +129,13 @@ int main(int count, char **arguments) {
     watch(epoll_fd, timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), &timer);
     struct timespec every = {(time_t)(1 / rate), (long)(1e9 / rate) % 1000000000};
     struct itimerspec beat = {every, every}, never = {{0, 0}, {0, 0}};
+    double cpu = process_seconds(arguments[2]);
     timerfd_settime(timer.fd, 0, &beat, NULL);
     run_until(epoll_fd, topic, now_ns() + (uint64_t)(seconds * 1e9), UINT64_MAX);
     timerfd_settime(timer.fd, 0, &never, NULL);
     run_until(epoll_fd, topic, now_ns() + DRAIN_NS, sent * watchers + watchers);
-    printf("{\"sent\":%llu,\"delivered\":%llu,\"p50_us\":%zu,\"p99_us\":%zu}\n",
+    printf("{\"sent\":%llu,\"delivered\":%llu,\"p50_us\":%zu,\"p99_us\":%zu,\"cpu_s\":%.2f}\n",
            (unsigned long long)sent, (unsigned long long)delivered, latency_percentile(0.50),
-           latency_percentile(0.99));
+           latency_percentile(0.99), process_seconds(arguments[2]) - cpu);
     return 0;
 }
