@@ -4,7 +4,7 @@ import select
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,9 @@ class ScriptedServer:
 
     def _serve(self) -> None:
         connection, _ = self._listener.accept()
-        with connection, connection.makefile("rb") as incoming:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # pieces stay pieces
+        ended = suppress(ConnectionError)  # by the driver, in the middle of a reply
+        with ended, connection, connection.makefile("rb") as incoming:
             if self._hello:
                 connection.sendall(b'INFO {"version":"x"}\r\n')
                 incoming.read(self._hello)
@@ -50,21 +52,20 @@ class ScriptedServer:
     def _answer(self, connection: socket.socket, request: bytes) -> None:
         reply = self._replies[len(self.requests) % len(self._replies)]
         self.requests.append(request)
-        try:
-            for start in range(0, len(reply) - 1, 7):
-                connection.sendall(reply[start : min(start + 7, len(reply) - 1)])
-            if select.select([connection], [], [], EARLY_S)[0]:
-                self.early |= connection.recv(1, socket.MSG_PEEK) != b""  # no bytes: it ended
-            connection.sendall(reply[-1:])
-        except OSError:
-            return  # the driver ended its measurement in the middle
+        for start in range(0, len(reply) - 1, 7):
+            connection.sendall(reply[start : min(start + 7, len(reply) - 1)])
+        if select.select([connection], [], [], EARLY_S)[0]:
+            self.early |= connection.recv(1, socket.MSG_PEEK) != b""  # no bytes: it ended
+        connection.sendall(reply[-1:])
 
     @contextmanager
     def running(self) -> Iterator["ScriptedServer"]:
         self._thread.start()
-        yield self
-        self._thread.join(DEADLINE_S)
-        self._listener.close()
+        try:
+            yield self
+        finally:
+            self._thread.join(DEADLINE_S)
+            self._listener.close()
         assert not self._thread.is_alive()
 
 
@@ -138,6 +139,14 @@ def test_the_seqs_of_a_claim_are_in_the_ack_that_follows(tools: Tools) -> None:
         tools.drive(load, seconds=SECONDS, warmup=0)
     first_ack = server.requests[1]
     assert first_ack.endswith(b'"worker-0000","seqs":[                  41,18446744073709551615]}')
+
+
+def test_a_request_larger_than_all_buffers_arrives_as_it_is(tools: Tools) -> None:
+    large = b"".join(b"%08d" % number for number in range(2_000_000))
+    with ScriptedServer([HTTP_REPLY], [len(large)]).running() as server:
+        load = one_at_a_time(server.port, "http", requests=(large,))
+        tools.drive(load, seconds=SECONDS, warmup=0)
+    assert server.requests[0] == large
 
 
 def test_a_pipeline_over_many_connections_gets_all_its_replies(
