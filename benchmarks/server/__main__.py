@@ -9,6 +9,7 @@ import argparse
 import datetime as dt
 import os
 import platform
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -35,6 +36,7 @@ to Redis, that many publishes under way to JetStream.
 ![bars for every comparison](benchmarks-server.svg)
 """
 DRIVER_CPU_MOST = 0.95
+BUSY_LOAD = 0.7
 
 PARTS: dict[str, Callable[[Bench], Part]] = {
     **{scenario.what: partial(writes.rates, scenario=scenario) for scenario in writes.SCENARIOS},
@@ -68,6 +70,18 @@ def driver_row(parts: list[Part]) -> table.Row:
     )
 
 
+def raise_file_limit() -> None:
+    """Allow as many open files as we may: a thousand watchers are a thousand sockets."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def warn_when_busy() -> None:
+    busy = os.getloadavg()[0]
+    if busy > BUSY_LOAD:
+        print(f"the machine is busy (load {busy:.1f}): do not trust this run", file=sys.stderr)
+
+
 def measure(names: list[str], *, quick: bool) -> list[Part]:
     with data_dir() as path, ExitStack() as stack:
         folder = Path(path)
@@ -95,6 +109,8 @@ def main() -> int:
     names = [name for name in PARTS if not chosen.only or chosen.only in name]
     if not names:
         parser.error(f"no part has {chosen.only!r} in its name; there are: {', '.join(PARTS)}")
+    raise_file_limit()
+    warn_when_busy()
     parts = measure(names, quick=chosen.quick)
     rows = [*(row for part in parts for row in part.rows), driver_row(parts)]
     rendered = table.render(rows)

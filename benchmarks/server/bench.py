@@ -7,8 +7,8 @@ from benchmarks.server.errors import CannotMeasure
 from benchmarks.server.load import Tools
 from benchmarks.server.peers import Peers
 from benchmarks.server.plot import Group
-from benchmarks.server.processes import Peer
-from benchmarks.server.rounds import Measured, Pace
+from benchmarks.server.processes import Peer, settle
+from benchmarks.server.rounds import Course, Measured, Pace
 from benchmarks.server.stores import (
     AsgiContender,
     Contender,
@@ -33,8 +33,9 @@ class Bench:
     """The tools, the pace, and all contenders that run."""
 
     def __init__(self, tools: Tools, peers: Peers, pace: Pace) -> None:
-        self.tools = tools
+        self.course = Course(tools, pace, lambda: settle(peers.running.values()))
         self.pace = pace
+        self.tools = tools
         self._peers = peers
         kinds: dict[str, Callable[[Peer], Contender]] = {
             "Redis everysec": RedisContender,

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,9 @@ from benchmarks.server.errors import CannotMeasure
 
 START_S = 15.0
 STOP_S = 15.0
+QUIET_S = 0.1
+QUIET_SHARE = 0.2  # of a core, by all of them together
+SETTLE_S = 10.0
 PROGRAM_PATH = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
 PACKAGES = {"redis-server": "redis-server", "nats-server": "nats-server", "nginx": "nginx-light"}
 
@@ -70,6 +73,29 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process and its children; 0 when it has gone."""
+    process = Path(f"/proc/{pid}")
+    try:
+        fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+        children = (process / f"task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(cpu_seconds(int(child)) for child in children)
+
+
+def settle(peers: Iterable[Peer]) -> None:
+    """Wait until no server still works on what it took before: the next one has the machine."""
+    pids = [peer.pid for peer in peers]
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        before = sum(cpu_seconds(pid) for pid in pids)
+        time.sleep(QUIET_S)
+        if sum(cpu_seconds(pid) for pid in pids) - before <= QUIET_S * QUIET_SHARE:
+            return
 
 
 def program(name: str) -> str:

@@ -30,7 +30,7 @@ def cycles(bench: Bench, batch: int) -> Part:
         fill=True,
     )
     found = measure_loads(
-        bench.tools, bench.pace, {"topics": load}, around=lambda _: refill(bench, ours, batch)
+        bench.course, {"topics": load}, around=lambda _: refill(bench, ours, batch)
     )["topics"]
     jobs = f"{batch} job{'s' if batch > 1 else ''}"
     a_second = found.rate / 2  # a cycle is two requests

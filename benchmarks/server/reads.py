@@ -20,7 +20,7 @@ def pages(bench: Bench) -> Part:
             one.empty()
             one.fill(RECORDS)
             loads[one.name] = one.pages(records=RECORDS, limit=LIMIT, connections=CONNECTIONS)
-    found = measure_loads(bench.tools, bench.pace, loads)
+    found = measure_loads(bench.course, loads)
     mine = found[ours.name]
     if redis is None:
         row = absent_row(WHAT, "Redis XRANGE", bench.why_missing(["Redis everysec"]))

@@ -54,15 +54,29 @@ def summarize(figures: Sequence[Figures], *, records: int) -> Measured:
     )
 
 
+@dataclass(frozen=True)
+class Course:
+    """What all rounds are run with; `settle` waits until the machine is quiet."""
+
+    tools: Tools
+    pace: Pace
+    settle: Callable[[], None]
+
+    def drive(self, load: Load) -> Figures:
+        """Drive one load on a quiet machine: nobody pays for what the one before left."""
+        self.settle()
+        os.sync()
+        return self.tools.drive(load, seconds=self.pace.seconds, warmup=self.pace.warmup)
+
+
 def measure_loads(
-    tools: Tools, pace: Pace, loads: Mapping[str, Load], *, around: Around | None = None
+    course: Course, loads: Mapping[str, Load], *, around: Around | None = None
 ) -> dict[str, Measured]:
     """Drive all loads in turns; `around` prepares a turn and may return what checks it."""
     found: dict[str, list[Figures]] = {name: [] for name in loads}
-    for name in in_turns(list(loads), pace.rounds):
+    for name in in_turns(list(loads), course.pace.rounds):
         check = around(name) if around else None
-        os.sync()  # nobody pays for what the one before left in the page cache
-        figures = tools.drive(loads[name], seconds=pace.seconds, warmup=pace.warmup)
+        figures = course.drive(loads[name])
         found[name].append(figures)
         if check:
             check(figures)
@@ -72,8 +86,7 @@ def measure_loads(
 
 
 def measure_writes(
-    tools: Tools,
-    pace: Pace,
+    course: Course,
     contenders: Sequence[Contender],
     *,
     batch: int,
@@ -88,10 +101,11 @@ def measure_writes(
 
         def check(figures: Figures) -> None:
             kept = by_name[name].count()
-            wanted = int(figures.rate * pace.seconds * batch * 0.99)
+            wanted = int(figures.rate * course.pace.seconds * batch * 0.99)
             if kept is not None and kept < wanted:
                 raise CannotMeasure(f"{name} holds {kept} records of {wanted} it acknowledged")
+            by_name[name].empty()
 
         return check
 
-    return measure_loads(tools, pace, loads, around=prepare)
+    return measure_loads(course, loads, around=prepare)

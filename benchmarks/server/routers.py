@@ -47,8 +47,7 @@ def one_round(bench: Bench, source: TopicsContender, *, copies: list[str], batch
         control.call(source.port, "PUT", f"/v0/routers/{name}", router)
     before = wal_bytes(source.port)
     load = source.write(batch=batch, connections=CONNECTIONS)
-    pace = bench.pace
-    figures = bench.tools.drive(load, seconds=pace.seconds, warmup=pace.warmup)
+    figures = bench.course.drive(load)
     records = source.count() or 0
     wait_for_copies(source.port, copies, records)
     return Cost(figures.rate * batch, (wal_bytes(source.port) - before) / records)

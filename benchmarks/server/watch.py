@@ -18,6 +18,7 @@ def one_round(bench: Bench, watchers: int) -> Deliveries:
     ours.empty()
     wanted = {"topics": {ours.topic: {"tail": True}}}
     sessions = [control.call(ours.port, "POST", "/v0/watch", wanted) for _ in range(watchers)]
+    bench.course.settle()
     return bench.tools.watch(
         bench.server,
         paths=[f"/v0/watch/{session['wid']}" for session in sessions],

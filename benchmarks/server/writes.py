@@ -88,8 +88,7 @@ def measure(bench: Bench, scenario: Writes) -> tuple[Measured, dict[str, Measure
     ours = bench.topics(scenario.durability)
     names = [name for aim in scenario.aims for name in aim.peers]
     found = measure_writes(
-        bench.tools,
-        bench.pace,
+        bench.course,
         [ours, *bench.others(names)],
         batch=scenario.batch,
         connections=scenario.connections,
