@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from typing import Any
 
 from benchmarks.server import wire
@@ -32,6 +33,20 @@ def request(port: int, method: str, path: str, body: bytes = b"") -> bytes:
     if reply.status not in (200, 201, 204):
         raise CannotMeasure(f"{method} {path}: {reply.status} {text[:200].decode()}")
     return text
+
+
+def wait_until_ready(port: int) -> None:
+    """Wait until `topics` has replayed its log: it listens before that."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            request(port, "GET", "/v0/ready")
+        except CannotMeasure:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def redis_call(port: int, *words: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.server import control
 from benchmarks.server.asgi_app import DATA_DIR
 from benchmarks.server.errors import CannotMeasure
 from benchmarks.server.load import Tools, fixed_reply
@@ -23,7 +24,9 @@ def start_topics(folder: Path, _tools: Tools, stack: ExitStack) -> Peer:
     port = free_port()
     command = [sys.executable, "-m", "topics", "serve", "--data-dir", str(folder / "data")]
     command += ["--port", str(port)]
-    return stack.enter_context(running("topics", command, port=port, folder=folder))
+    peer = stack.enter_context(running("topics", command, port=port, folder=folder))
+    control.wait_until_ready(port)
+    return peer
 
 
 def redis(appendfsync: str) -> Start:
