@@ -10,6 +10,7 @@ import datetime as dt
 import os
 import platform
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,7 +32,13 @@ INTRODUCTION = """# The server, measured
 Written by `make bench`. All contenders take the same 200-byte payloads over loopback, on the same
 disk, from the same load driver in C, in turns; figures are medians of the rounds, in records a
 second. Machines differ and wobble: trust the ratios. A batch is one request to `topics`, a pipeline
-to Redis, that many publishes under way to JetStream.
+to Redis, that many publishes under way to JetStream. Each begins with an empty log, when no other
+server works any more, and must hold afterwards what it acknowledged.
+
+`topics`, Redis and JetStream keep their data on the same file system; `disk` stands beside
+`appendfsync everysec` and JetStream as it comes, `fsync` beside `always`. The C responder and nginx
+keep nothing: they show what HTTP alone costs. uvicorn and granian run our append on an ASGI app of
+a few lines (`benchmarks/server/asgi_app.py`).
 
 ![bars for every comparison](benchmarks-server.svg)
 """
@@ -109,6 +116,7 @@ def main() -> int:
     names = [name for name in PARTS if not chosen.only or chosen.only in name]
     if not names:
         parser.error(f"no part has {chosen.only!r} in its name; there are: {', '.join(PARTS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the servers are stopped then too
     raise_file_limit()
     warn_when_busy()
     parts = measure(names, quick=chosen.quick)
