@@ -41,6 +41,17 @@ GATHER_BYTES = 16 * 1024
 
 Gathered = list[tuple[Batch, Any]]
 """The writes of one turn to one topic, each with whoever wants to hear of it."""
+OnGathered = Callable[[Gathered, Append | None, TopicsError | None], None]
+"""Takes the writes and their ticket, or why there is none."""
+
+
+def may_gather(topic: Topic, write: Write) -> bool:
+    """Tell whether a write may share a ticket: nothing of it could be refused on its own."""
+    return (
+        write.options is NO_OPTIONS
+        and len(write.batch.frames) <= GATHER_BYTES
+        and topic.config.discard == "old"
+    )
 
 
 class ShardWaiter:
@@ -57,7 +68,7 @@ class ShardWaiter:
         self._engine = engine
         self._commit = shard.commit
         self._ask_sync = ask_sync
-        self._writes: dict[Topic, Gathered] = {}
+        self._writes: dict[tuple[Topic, OnGathered], Gathered] = {}
         self._flush_scheduled = False
         self._gathered = 0
         self._half = HALF_MIN
@@ -73,37 +84,30 @@ class ShardWaiter:
         ticket.future = who
         self._expect_one()
 
-    def gather(self, topic: Topic, batch: Batch, who: object) -> None:
-        """Write with all others of this turn to the topic, as one ticket.
+    def gather(self, topic: Topic, batch: Batch, who: object, answer: "OnGathered") -> None:
+        """Write with all others of this turn to the topic, as one ticket, if `may_gather`.
 
-        `on_gathered` hears of it. Only for a write without options to a topic that discards old.
         Measured: a ticket of its own costs a single write 6 of its 14 µs.
         """
-        writes = self._writes.get(topic)
+        writes = self._writes.get((topic, answer))
         if writes is None:
-            self._writes[topic] = [(batch, who)]
+            self._writes[topic, answer] = [(batch, who)]
         else:
             writes.append((batch, who))
         self._expect_one()
 
-    on_gathered: Callable[[Gathered, Append | None, TopicsError | None], None]
-    """Set by whoever calls `gather`: the writes, and their ticket or why there is none."""
-
     def submit_gathered(self) -> None:
         """Queue what was gathered, before anything that must come after it."""
         writes, self._writes = self._writes, {}
-        for topic, items in writes.items():
+        for (topic, answer), items in writes.items():
             batch = items[0][0] if len(items) == 1 else merge_batches([b for b, _ in items])
             write = Write(batch=batch, options=NO_OPTIONS, config={})
             try:
                 _, ticket = self._engine.submit_append(topic, write, waiter=self)
             except TopicsError as error:
-                self.on_gathered(items, None, error)
+                answer(items, None, error)
             else:
-                ticket.future = partial(self._tell_gathered, items)
-
-    def _tell_gathered(self, items: Gathered, ticket: Append) -> None:
-        self.on_gathered(items, ticket, ticket.error)
+                ticket.future = partial(_answer_gathered, answer, items)
 
     def _expect_one(self) -> None:
         self._gathered += 1
@@ -138,6 +142,30 @@ class ShardWaiter:
         commit.wake([ticket for ticket in finished if ticket.waiter is not self])
         if waiting:
             self._ask_sync()
+
+
+def _answer_gathered(answer: OnGathered, items: Gathered, ticket: Append) -> None:
+    answer(items, ticket, ticket.error)
+
+
+def _settle_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+    first_seq = 0 if ticket is None else ticket.first_seq
+    for batch, future in items:
+        if future.done():
+            pass
+        elif ticket is None or error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(
+                Appended(
+                    topic=ticket.topic.name,
+                    first_seq=first_seq,
+                    last_seq=first_seq + batch.count - 1,
+                    count=batch.count,
+                    head_seq=ticket.topic.head_seq,
+                )
+            )
+        first_seq += batch.count
 
 
 def _resolve(tickets: list[Commitment]) -> None:
@@ -273,6 +301,7 @@ class AsyncLog:
         engine = self.log.engine
         found = engine.topic(topic)
         waiter = self.waiters[engine.shard_of(found)]
+        waiter.submit_gathered()  # asked for before this delete
         _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
@@ -315,6 +344,11 @@ class AsyncLog:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
         engine = self.log.engine
         waiter = self.waiters[engine.shard_of(topic)]
+        if may_gather(topic, write):
+            future: asyncio.Future[Appended] = self._loop.create_future()
+            waiter.gather(topic, write.batch, future, _settle_gathered)
+            return future
+        waiter.submit_gathered()  # asked for before this write
         _, ticket = engine.submit_append(topic, write, waiter=waiter)
         return waiter.expect(ticket)
 

@@ -11,7 +11,6 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from topics.aio import AsyncLog
-from topics.api.append import answer_gathered
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
 from topics.api.exchange import Channel, Exchange
@@ -89,8 +88,6 @@ class App:
     def open(self, log: AsyncLog) -> None:
         """Serve a log that was replayed."""
         self.replay_progress = 1.0
-        for waiter in log.waiters.values():
-            waiter.on_gathered = answer_gathered
         self.log = log
 
     def effective_priority(self, topic: Topic) -> int:

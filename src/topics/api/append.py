@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from topics.aio import GATHER_BYTES, Gathered
+from topics.aio import Gathered, may_gather
 from topics.api.exchange import Exchange
 from topics.engine.append import Append
-from topics.engine.request import NO_OPTIONS, Write, check_options, read_write
+from topics.engine.request import Write, check_options, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
@@ -31,12 +31,8 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     topic = log.log.engine.find_topic(exchange.name)
     if topic is None:
         return _append_and_create(app, exchange, write)
-    if (
-        write.options is NO_OPTIONS
-        and len(write.batch.frames) <= GATHER_BYTES
-        and topic.config.discard == "old"
-    ):
-        log.waiter_of(topic).gather(topic, write.batch, exchange)
+    if may_gather(topic, write):
+        log.waiter_of(topic).gather(topic, write.batch, exchange, answer_gathered)
     else:
         _submit(app, exchange, topic, write, created=False)
     return None
