@@ -7,7 +7,8 @@ TopicsError
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
-│   └── TopicFull
+│   ├── TopicFull
+│   └── NotAQueue
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
@@ -96,6 +97,19 @@ class TopicFull(RequestError):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} is full and rejects writes: delete records or raise its cap"
+
+
+class NotAQueue(RequestError):
+    """Jobs were asked of a topic that is a plain log."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
 
 
 class RetryLater(TopicsError):
