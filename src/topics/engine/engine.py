@@ -336,6 +336,10 @@ class Engine:
 
     # Jobs.
 
+    def check_claim(self, topic: Topic, request: ClaimRequest) -> ClaimRequest:
+        """Refuse a claim that cannot be served, and clamp it: before it waits for others."""
+        return self.queues.check_claim(topic, request)
+
     def submit_claim(
         self, topic: Topic, request: ClaimRequest, *, waiter: Waiter | None = None
     ) -> tuple[Shard, Claim]:

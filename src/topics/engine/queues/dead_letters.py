@@ -66,6 +66,8 @@ class DeadLetters:
         moved = 0
         with self._lock:
             for shard in self._shards:
+                if shard.commit.log.failed is not None:
+                    continue
                 with shard.lock:
                     due = sorted(shard.moves_due, key=lambda topic: topic.id)
                 for topic in due:
@@ -108,7 +110,10 @@ class DeadLetters:
                 return 0
             ticket = DeadDone(shard, topic, table, numbers=numbers, moved=len(copied))
             shard.commit.submit(ticket)
-        shard.commit.commit(ticket)
+        try:
+            shard.commit.commit(ticket)
+        except REFUSALS:
+            return 0
         return len(numbers)
 
     def _copy(self, topic: Topic, number: int, move: Move) -> list[Topic]:

@@ -73,11 +73,21 @@ class Queues:
 
     # On their way.
 
+    def check_claim(self, topic: Topic, request: ClaimRequest) -> ClaimRequest:
+        """Refuse a claim that cannot be served, and clamp it: before it waits for others."""
+        _queue_of(topic)
+        _check_node(request.node)
+        if request.max < 1:
+            raise RequestError("max must be 1 or more")
+        lease_ms = None if request.lease_ms is None else _clamped(request.lease_ms)
+        wanted = min(request.max, self._config.max_claim)
+        return msgspec.structs.replace(request, max=wanted, lease_ms=lease_ms)
+
     def submit_claims(
         self, topic: Topic, requests: Sequence[ClaimRequest], *, waiter: Waiter | None = None
     ) -> tuple[Shard, list[Claim]]:
         """Deal what is ready to several claimers, in proportion to what each wants."""
-        checked = [self._checked_claim(request) for request in requests]
+        checked = [self.check_claim(topic, request) for request in requests]
         with self._settled(topic) as (shard, table):
             now_ms = self._clock.now_ms()
             claims = submit_claims(shard, topic, table, checked, now_ms=now_ms, waiter=waiter)
@@ -125,9 +135,8 @@ class Queues:
     # Until it is done.
 
     def claim(self, topic: Topic, request: ClaimRequest) -> Claimed:
-        _queue_of(topic)
         if topic.config.claim_jitter_ms:
-            claimed = self._windows.claim(topic, self._checked_claim(request))
+            claimed = self._windows.claim(topic, self.check_claim(topic, request))
         else:
             (claimed,) = self._claim_together(topic, [request])
         if topic in self._registry.shard_of(topic).moves_due:
@@ -208,14 +217,6 @@ class Queues:
             shard.commit.admit(0)
             self.settle(topic, table)
             yield shard, table
-
-    def _checked_claim(self, request: ClaimRequest) -> ClaimRequest:
-        _check_node(request.node)
-        if request.max < 1:
-            raise RequestError("max must be 1 or more")
-        lease_ms = None if request.lease_ms is None else _clamped(request.lease_ms)
-        wanted = min(request.max, self._config.max_claim)
-        return msgspec.structs.replace(request, max=wanted, lease_ms=lease_ms)
 
 
 def _queue_of(topic: Topic) -> LeaseTable:
