@@ -18,6 +18,7 @@ from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
+from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, find_route
 from topics.api.tickets import Tickets
@@ -59,6 +60,7 @@ class App:
         self.tickets = Tickets(clock)
         self.request_log = request_log
         self.metrics = RequestMetrics()
+        self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
         self.replay_progress = 0.0
