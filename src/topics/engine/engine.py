@@ -198,6 +198,7 @@ class Engine:
             shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
             shard.dirty.discard(topic)
             shard.floors_due.discard(topic)
+            shard.records_evicted += topic.evicted_records
             topic.runs = []
         with self._cold_lock:
             self.stores.remove_topic(topic.id)
