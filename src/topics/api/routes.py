@@ -3,7 +3,17 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from topics.api import append, delete, diff, health, metrics, tickets_route, topics
+from topics.api import (
+    append,
+    delete,
+    diff,
+    docs_page,
+    health,
+    metrics,
+    openapi,
+    tickets_route,
+    topics,
+)
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
 
@@ -59,6 +69,8 @@ ROUTES = (
     Route("GET", "/healthz", health.health, frozenset(), "probe"),
     Route("GET", "/v0/ready", health.ready, frozenset(), "probe"),
     Route("GET", "/readyz", health.ready, frozenset(), "probe"),
+    Route("GET", "/openapi.json", openapi.show, frozenset(), "open"),
+    Route("GET", "/docs", docs_page.show, frozenset(), "open"),
 )
 
 _NAME_AT = 3  # "", "v0", "topics", NAME, …

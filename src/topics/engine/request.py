@@ -25,7 +25,14 @@ from topics.model.topic_config import TopicConfig
 
 MAX_PRODUCER_ID_BYTES = 128
 MAX_PRODUCER_SEQ = 2**64 - 1
-_ENVELOPE_FIELDS = ("idempotency_key", "producer_id", "producer_seq", "create", "config")
+_ENVELOPE_FIELDS = (
+    "idempotency_key",
+    "producer_id",
+    "producer_seq",
+    "create",
+    "config",
+    "disable_backpressure",
+)
 
 
 _NO_OPTIONS = WriteOptions()
@@ -47,6 +54,7 @@ class _Envelope(Struct, frozen=True, kw_only=True):
     producer_seq: int | None = None
     create: bool = True
     config: dict[str, Any] | None = None
+    disable_backpressure: bool = False  # the only pressure here is a full queue, which no one skips
 
 
 def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
