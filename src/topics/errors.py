@@ -8,8 +8,15 @@ TopicsError
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
 │   ├── TopicFull
-│   └── HttpRefused          ── Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed,
-│                               NotAcceptable, PayloadTooLarge, UnsupportedMediaType
+│   └── HttpRefused          the request itself, before it reaches a topic
+│       ├── Unauthorized
+│       ├── Forbidden
+│       ├── RouteNotFound
+│       ├── MethodNotAllowed
+│       ├── NotAcceptable
+│       ├── RequestTimeout
+│       ├── PayloadTooLarge
+│       └── UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
@@ -141,6 +148,12 @@ class NotAcceptable(HttpRefused):
     """A stream was asked for by someone who does not accept one."""
 
     code = "not_acceptable"
+
+
+class RequestTimeout(HttpRefused):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
 
 
 class PayloadTooLarge(HttpRefused):

@@ -17,16 +17,10 @@ from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
-from topics.errors import ConfigError, RequestError, TopicsError
+from topics.errors import ConfigError, RequestTimeout, TopicsError
 
 SWEEP_S = 0.25
 BACKLOG = 4096
-
-
-class RequestTimeout(RequestError):
-    """The request did not arrive in time."""
-
-    code = "request_timeout"
 
 
 class Server:
