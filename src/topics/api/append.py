@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     log = app.ready_log
+    if exchange.head.query:
+        exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
     write = read_write(exchange.body, app.config)
     key = exchange.head.headers.get("idempotency-key")
     if key is not None and write.options.idempotency_key is None:

@@ -26,8 +26,13 @@ from topics.model.topic_config import TopicConfig
 MAX_PRODUCER_ID_BYTES = 128
 MAX_PRODUCER_SEQ = 2**64 - 1
 _ENVELOPE_FIELDS = (
-    "idempotency_key", "producer_id", "producer_seq", "create", "config", "disable_backpressure",
-)  # fmt: skip
+    "idempotency_key",
+    "producer_id",
+    "producer_seq",
+    "create",
+    "config",
+    "disable_backpressure",
+)
 
 
 NO_OPTIONS = WriteOptions()
