@@ -276,6 +276,7 @@ class Http2Connection(asyncio.Protocol):
         """Send one frame of a stream; False if there is none to send now."""
         number, pending = stream.number, stream.pending
         if self._paused or not (pending or stream.ended):
+            stream.is_behind |= bool(pending)
             return False
         try:
             window = self._h2.local_flow_control_window(number)

@@ -22,7 +22,8 @@ class Http2Stream:
 
     __slots__ = (
         "_connection", "body", "ended", "exchange", "gone", "head", "input_ended",
-        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "since_s", "withheld_bytes",
+        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "since_s",
+        "withheld_bytes",
     )  # fmt: skip
 
     def __init__(
