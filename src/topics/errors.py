@@ -8,8 +8,16 @@ TopicsError
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
 │   ├── TopicFull
-│   └── HttpRefused          ── Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed,
-│                               NotAcceptable, PayloadTooLarge, UnsupportedMediaType
+│   ├── NotAQueue
+│   └── HttpRefused          the request itself, not what it asks of a topic
+│       ├── Unauthorized
+│       ├── Forbidden
+│       ├── RouteNotFound
+│       ├── MethodNotAllowed
+│       ├── NotAcceptable
+│       ├── RequestTimeout
+│       ├── PayloadTooLarge
+│       └── UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
@@ -143,6 +151,12 @@ class NotAcceptable(HttpRefused):
     code = "not_acceptable"
 
 
+class RequestTimeout(HttpRefused):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
+
+
 class PayloadTooLarge(HttpRefused):
     """The body is larger than the limit."""
 
@@ -153,6 +167,19 @@ class UnsupportedMediaType(HttpRefused):
     """The body is not JSON, or encoded in a way we do not know."""
 
     code = "unsupported_media_type"
+
+
+class NotAQueue(RequestError):
+    """Jobs were asked of a topic that is a plain log."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
 
 
 class RetryLater(TopicsError):

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from topics.aio import AsyncLog
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
+from topics.api.connection import Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
-from topics.api.http1 import Http1Connection
 from topics.api.live import Live
 from topics.api.log import RequestLog
+from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, find_route
 from topics.api.tickets import Tickets
@@ -62,13 +63,14 @@ class App:
         self.tickets = Tickets(clock)
         self.request_log = request_log
         self.metrics = RequestMetrics()
+        self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
         self.watches = WatchSessions(self)
         self._live: Live | None = None
         self.replay_progress = 0.0
         self.stopping = False
-        self.connections: set[Http1Connection] = set()
+        self.connections: set[Connection] = set()
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self._heads: dict[bytes, Head] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -116,18 +118,21 @@ class App:
     def read_head(self, raw: bytes | bytearray) -> Head:
         """Read a head and decide what it alone decides; a repeated one is remembered."""
         raw = bytes(raw)
-        # A remembered head must not keep a key in memory: only its digest is the name.
-        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
-        head = self._heads.get(name)
+        head = self.remembered_head(raw)
         if head is not None:
             return head
         head = read_head(raw)
         self.prepare(head)
+        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
         if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
             if len(self._heads) >= REMEMBERED_HEADS:
                 self._heads.clear()
             self._heads[name] = head
         return head
+
+    def remembered_head(self, raw: bytes) -> Head | None:
+        # A remembered head must not keep a key in memory: only its digest is the name.
+        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -220,9 +225,9 @@ class App:
 
     # What exchanges tell.
 
-    def on_answered(self, exchange: Exchange, status: int) -> None:
+    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
         exchange.caller.requests -= 1
-        seconds = self.clock.monotonic_s() - exchange.started_s
+        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
@@ -234,7 +239,7 @@ class App:
     # Time.
 
     def renew_date(self) -> None:
-        date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
+        self.date = date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
         self.date_line = b"Date: %b\r\n\r\n" % date
         self.closing_line = b"Connection: close\r\nDate: %b\r\n\r\n" % date
 

@@ -154,7 +154,7 @@ def _gather(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _keeps_alive(head: Head) -> bool:
-    """Read `Connection`; httptools has forgotten it when a request without a body is all read."""
+    """Read it from the header: the parser has forgotten it when the request has no body."""
     words = {word.strip().lower() for word in head.headers.get("connection", "").split(",")}
     return "keep-alive" in words if head.http10 else "close" not in words
 

@@ -3,7 +3,20 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from topics.api import append, delete, diff, health, tickets_route, topics, watch, websocket
+from topics.api import (
+    append,
+    delete,
+    diff,
+    docs_page,
+    health,
+    metrics,
+    openapi,
+    queues,
+    tickets_route,
+    topics,
+    watch,
+    websocket,
+)
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
 
@@ -53,14 +66,21 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic", append.append, WRITE),
     Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
     Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
+    Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),
+    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
+    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
+    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
     Route("POST", "/v0/watch", watch.create, READ),
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
+    Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
     Route("GET", "/healthz", health.health, frozenset(), "probe"),
     Route("GET", "/v0/ready", health.ready, frozenset(), "probe"),
     Route("GET", "/readyz", health.ready, frozenset(), "probe"),
+    Route("GET", "/openapi.json", openapi.show, frozenset(), "open"),
+    Route("GET", "/docs", docs_page.show, frozenset(), "open"),
 )
 
 _NAME_AT = 3  # "", "v0", "topics", NAME, …
