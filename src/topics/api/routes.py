@@ -16,6 +16,7 @@ from topics.api import (
     topics,
     watch,
     websocket,
+    work,
 )
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
@@ -70,6 +71,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
     Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("POST", "/v0/watch", watch.create, READ),
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
