@@ -7,7 +7,9 @@ TopicsError
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
-│   └── TopicFull
+│   ├── TopicFull
+│   ├── RouterNotFound
+│   └── RouterCycle
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
@@ -67,9 +69,16 @@ class TopicNotFound(RequestError):
 
 
 class TopicExistsIncompatible(RequestError):
-    """The topic is there, but not of the kind that was asked for."""
+    """The topic is there, but not of the kind that was asked for.
+
+    `reason` names the kind of conflict where a caller may want to tell: it becomes `detail.reason`.
+    """
 
     code = "topic_exists_incompatible"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TopicNotEmpty(RequestError):
@@ -96,6 +105,37 @@ class TopicFull(RequestError):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} is full and rejects writes: delete records or raise its cap"
+
+
+class RouterNotFound(RequestError):
+    """No router has this name."""
+
+    code = "router_not_found"
+
+    def __init__(self, router: str) -> None:
+        super().__init__(router)
+        self.router = router
+
+    def __str__(self) -> str:
+        return f"router {self.router!r} does not exist"
+
+
+class RouterCycle(RequestError):
+    """The router would send records round in a circle, and does not say that it may.
+
+    `cycle` names the topics on the way, the first one again at the end.
+    """
+
+    code = "router_cycle"
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(cycle)
+        self.cycle = cycle
+
+    def __str__(self) -> str:
+        return (
+            f"the router closes the circle {' -> '.join(self.cycle)}: set allow_cycle to allow it"
+        )
 
 
 class RetryLater(TopicsError):

@@ -26,6 +26,8 @@ class Shard:
         """Bytes of the chunks of this shard."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
+        self.on_routed: Callable[[Topic], None] = _ignore
+        """Called with a topic that routers copy from, when it has grown; the lock is held."""
 
     def submit_control(
         self, frame: bytes, *, needs_sync: bool = False, abort: Callable[[], None] | None = None
@@ -46,3 +48,7 @@ class Shard:
 
 def _nothing() -> None:
     """Publish nothing."""
+
+
+def _ignore(topic: Topic) -> None:
+    """Take no notice."""

@@ -8,6 +8,7 @@ Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_b
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole, with_hole
@@ -18,6 +19,10 @@ from topics.model.topic_config import TopicConfig
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
+from topics.storage.wal.log import Position
+
+if TYPE_CHECKING:
+    from topics.engine.routers.link import Link
 
 Run = Segment | Chunk
 FIRST_LOOKAHEAD = 1024
@@ -25,6 +30,18 @@ FIRST_LOOKAHEAD = 1024
 
 class Topic:
     """The state of one topic."""
+
+    # Few topics have routers: these are the others' values.
+    link: "Link | None" = None
+    """The routers that copy into this topic."""
+    links: tuple["Link", ...] = ()
+    """The routers that copy from it."""
+    routed = False
+    """There are such routers: they want to hear of every write."""
+    written_at = Position(0, 0)
+    """The newest write into a topic with a link: a copy behind it needs it synced first."""
+    hops: tuple[tuple[int, int, int], ...] = ()
+    """How often the records of a range were copied, where routers go round in a circle."""
 
     def __init__(
         self, topic_id: int, name: str, *, config: TopicConfig, created_ts: int, tags: TagRuns
@@ -96,6 +113,11 @@ class Topic:
 
     def chunks(self) -> list[Chunk]:
         return [run for run in self.runs if isinstance(run, Chunk)]
+
+    @property
+    def pinned_from(self) -> int:
+        """Return the first seq whose bytes must stay, live or not: copies are made of them."""
+        return min([link.pinned_from for link in self.links], default=2**64)
 
     # Growing.
 
