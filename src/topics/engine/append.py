@@ -83,8 +83,6 @@ class Append(Commitment):
         self._leave()
         durable = self.outlives_restart
         topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=durable)
-        if topic.link is not None and self.frames:
-            topic.written_at = self.position
         if topic.routed:
             shard.on_routed(topic)
         if topic.enforce_caps():
@@ -241,16 +239,19 @@ def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe:
     )
 
 
-def reserve(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> bool:
+def reserve(
+    shard: Shard, topic: Topic, last_seq: int, *, now_ms: int, written: bool = True
+) -> bool:
     """Make sure that no seq is handed out twice after a crash; True if the write must wait.
 
-    An `fsync` topic needs no reservation: what was lost of it was never acknowledged.
+    An `fsync` topic needs no reservation: what was lost of it was never acknowledged. Nor may a
+    write between the copies of routers be lost: they would move into its place.
     """
     if topic.config.durability == "fsync":
         return True
     if last_seq > max(topic.reserved_seq, topic.reserving_seq) - topic.lookahead // 2:
         _submit_reservation(shard, topic, last_seq, now_ms=now_ms)
-    return last_seq > topic.reserved_seq
+    return last_seq > topic.reserved_seq or (written and topic.link is not None)
 
 
 def _submit_reservation(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> None:

@@ -3,7 +3,7 @@
     gather (no lock) → caps → reserve seqs → stamp → queue on the destination's shard → publish
 
 Keeps: a copy has no bytes of its own on the log where a restart can make it again: then everything
-that decides its seq is synced before it is shown. Where a restart cannot (the source is in memory,
+that decides its seq is synced before it is shown, above all the writes between the copies. Where a restart cannot (the source is in memory,
 the destination rejects, routers go in a circle), the copies are written, with the cursor in the
 same batch.
 """
@@ -155,10 +155,9 @@ def _copy_batch(shard: Shard, link: Link, stretch: Stretch, *, now_ms: int) -> C
     )
     if link.keeps_room:
         check_caps(shard, topic, batch, now_ms=now_ms)
-    must_wait = reserve(shard, topic, first_seq + batch.count - 1, now_ms=now_ms)
-    # The seqs of copies follow from what was written before them: that must not be lost now.
-    unsynced = not written and topic.written_at >= shard.commit.log.synced
-    needs_sync = must_wait or topic.awaiting_sync > 0 or unsynced
+    last_seq = first_seq + batch.count - 1
+    must_wait = reserve(shard, topic, last_seq, now_ms=now_ms, written=written)
+    needs_sync = must_wait or topic.awaiting_sync > 0
     ticket = CopyBatch(
         shard,
         link,

@@ -100,8 +100,7 @@ class Forwarder:
         finished: list[Commitment] = []
         try:
             with shard.lock:
-                # What is queued has its seqs: once written, it tells whether it must be synced.
-                finished = shard.commit.flush()
+                finished = shard.commit.flush()  # so that what it publishes makes room, or takes it
                 ticket = submit_stretch(shard, link, stretch, clock=self._clock)
         except (TopicFull, RecordTooLarge):
             return min(limit, stretch.copies.count) // 2

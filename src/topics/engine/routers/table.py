@@ -206,6 +206,8 @@ class Routers:
         link.routers = link.with_router(router)
         self._by_name[name] = _Place(link, router)
         self._attach(link)
+        # From here on writes into the destination are synced; one that came just before is now.
+        self._registry.shard_of(dest).commit.sync_once()
 
     def _write(self, link: Link, name: str, definition: dict[str, Any], number: int) -> None:
         shard = self._registry.shard_of(link.dest)

@@ -19,7 +19,6 @@ from topics.model.topic_config import TopicConfig
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
-from topics.storage.wal.log import Position
 
 if TYPE_CHECKING:
     from topics.engine.routers.link import Link
@@ -38,8 +37,6 @@ class Topic:
     """The routers that copy from it."""
     routed = False
     """There are such routers: they want to hear of every write."""
-    written_at = Position(0, 0)
-    """The newest write into a topic with a link: a copy behind it needs it synced first."""
     hops: tuple[tuple[int, int, int], ...] = ()
     """How often the records of a range were copied, where routers go round in a circle."""
 
