@@ -273,6 +273,23 @@ class RouterRun:
         return {n: shown.numbers for n, shown in found.items() if n not in known.volatile}
 
     def _check_topic(self, name: str, shown: Found, *, kill: bool) -> None:
+        self._check_shown(name, shown)
+        known = self.known
+        if known.changing or name in known.volatile:
+            return  # it may have been dropped, and be new
+        gone = known.gone.get(name, set()) | known.going
+        seen = known.seen.get(name, {})
+        sure = set(seen) if kill else known.sure.get(name, set())
+        for seq, n in seen.items():
+            if seq in shown.numbers or n in gone:
+                continue
+            if seq in sure and name not in known.lossy:
+                raise Violation(f"{name} {seq}: {n} was safe and is lost; {shown}")
+            if not any(a <= seq <= b for a, b in shown.gaps):
+                raise Violation(f"{name} {seq}: the loss of {n} is not announced; {shown}")
+
+    def _check_shown(self, name: str, shown: Found) -> None:
+        """No seq has another number than before, nothing is there twice or came back."""
         known = self.known
         numbers = shown.numbers
         seen = known.seen.get(name, {})
@@ -287,16 +304,6 @@ class RouterRun:
         times = [record.ts for record in shown.records]
         if times != sorted(times):
             raise Violation(f"time goes back in {name}: {times}")
-        sure = set(seen) if kill else known.sure.get(name, set())
-        if known.changing or name in known.volatile:
-            return  # it may have been dropped, and be new
-        for seq, n in seen.items():
-            if seq in numbers or n in gone or n in known.going:
-                continue
-            if seq in sure and name not in known.lossy:
-                raise Violation(f"{name} {seq}: {n} was safe and is lost; {shown}")
-            if not any(a <= seq <= b for a, b in shown.gaps):
-                raise Violation(f"{name} {seq}: the loss of {n} is not announced; {shown}")
 
     def _check_copies(self, dest: str, spans: list[Span], found: dict[str, Found]) -> None:
         """Dest = filter(source), in order."""

@@ -74,6 +74,10 @@ SCENARIOS: dict[str, list[Op]] = {
         read("b"), work("snapshot"), work("maintain"), append("a", 5, "x"), read("b"),
         Op("delete", "a", 9), work("checkpoint"), work("maintain"), Op("delete", "b", tag="y"),
         append("a", 2, "x"), read("b"), Op("delete", "b", 6), read("b")],
+    "a source that would drop what only it can tell": [
+        *START, put("r", "a", "b"), append("a", 7, "x"), append("a", 1, "y"), append("a", 9, "x"),
+        work("checkpoint"), Op("delete", "a", tag="x"), read("b"), work("maintain"), append("a"),
+        read("b"), work("maintain"), work("snapshot"), work("maintain"), append("a"), read("b")],
     "a source that evicts": [
         create("a", durability="fsync", cap_records=3), create("b", durability="disk"),
         put("r", "a", "b"), append("a", 2), read("b"), append("a", 5), read("b"),

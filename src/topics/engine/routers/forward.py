@@ -3,9 +3,9 @@
     gather (no lock) → caps → reserve seqs → stamp → queue on the destination's shard → publish
 
 Keeps: a copy has no bytes of its own on the log where a restart can make it again: then everything
-that decides its seq is synced before it is shown, above all the writes between the copies. Where a restart cannot (the source is in memory,
-the destination rejects, routers go in a circle), the copies are written, with the cursor in the
-same batch.
+that decides its seq is synced before it is shown, above all the writes between the copies. Where a
+restart cannot (the source is in memory, the destination rejects, routers go in a circle), the
+copies are written, with the cursor in the same batch.
 """
 
 from topics.clock import Clock
