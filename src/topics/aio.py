@@ -8,6 +8,7 @@ called, except those of cold segments.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 
 from topics.config import ServerConfig
 from topics.embedded import Log, configure
-from topics.engine.diff import touches_cold
+from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.request import Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
@@ -33,8 +34,8 @@ HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
 
 
-class _ShardWaiter:
-    """Wakes the futures of one shard's tickets on the event loop, once a batch."""
+class ShardWaiter:
+    """Tells on the event loop that tickets of one shard are done, once a batch."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, shard: Shard, ask_sync: Callable[[], None]
@@ -49,7 +50,12 @@ class _ShardWaiter:
     def expect(self, ticket: Commitment) -> asyncio.Future[Any]:
         """Return a future of the ticket's answer; the turn of the loop ends with a write."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        ticket.future = future
+        self.tell(ticket, future)
+        return future
+
+    def tell(self, ticket: Commitment, who: "asyncio.Future[Any] | Callable[[Any], None]") -> None:
+        """Settle a future, or call with the ticket, when it is done."""
+        ticket.future = who
         self._gathered += 1
         if self._gathered >= self._half and not self._commit.is_syncing:
             # Half of the writers are here: their sync runs while the other half gathers.
@@ -57,7 +63,6 @@ class _ShardWaiter:
         elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        return future
 
     def wake(self, tickets: list[Commitment]) -> None:
         self._loop.call_soon_threadsafe(_resolve, tickets)
@@ -85,13 +90,14 @@ class _ShardWaiter:
 
 def _resolve(tickets: list[Commitment]) -> None:
     for ticket in tickets:
-        future = ticket.future
-        if not isinstance(future, asyncio.Future) or future.done():
-            continue
-        if ticket.error is None:
-            future.set_result(ticket.answer)
-        else:
-            future.set_exception(ticket.error)
+        who = ticket.future
+        if callable(who):
+            who(ticket)
+        elif isinstance(who, asyncio.Future) and not who.done():
+            if ticket.error is None:
+                who.set_result(ticket.answer)
+            else:
+                who.set_exception(ticket.error)
 
 
 class AsyncLog:
@@ -104,8 +110,8 @@ class AsyncLog:
         self._cold = ThreadPoolExecutor(
             max_workers=log.engine.config.cold_threads, thread_name_prefix="topics-cold-read"
         )
-        self._waiters = {
-            shard: _ShardWaiter(self._loop, shard, ask)
+        self.waiters = {
+            shard: ShardWaiter(self._loop, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
 
@@ -115,17 +121,29 @@ class AsyncLog:
         path: str | None = None,
         *,
         config: ServerConfig | None = None,
+        progress: Callable[[float], None] = lambda _: None,
         **settings: Any,  # noqa: ANN401 - a setting is a number or text
     ) -> Self:
-        """Open a data directory as `topics.open` does; recovery runs beside the event loop."""
+        """Open a data directory as `topics.open` does; recovery runs beside the event loop.
+
+        `progress` is called from another thread, with 0.0 to 1.0.
+        """
         configured = configure(path, config, settings)
-        log = await asyncio.get_running_loop().run_in_executor(None, Log, configured)
-        return cls(log)
+        opening = partial(Log, configured, progress=progress)
+        return cls(await asyncio.get_running_loop().run_in_executor(None, opening))
 
     # Topics.
 
     async def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - a config value is any JSON
         return await self._run(lambda: self.log.create(topic, **config))
+
+    async def put_topic(self, topic: str, changes: Mapping[str, Any]) -> bool:
+        """Create or change a topic; tell whether it was created."""
+        return await self._run(lambda: self.log.engine.create_topic(topic, changes))
+
+    async def drop_topic(self, topic: str, *, if_empty: bool) -> tuple[bool, list[str]]:
+        """Delete a topic; tell whether there was one, and which routers went with it."""
+        return await self._run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         return await self._run(lambda: self.log.drop(topic, if_empty=if_empty))
@@ -202,7 +220,7 @@ class AsyncLog:
         parsed = None if match is None else parse_match(match)
         engine = self.log.engine
         found = engine.topic(topic)
-        waiter = self._waiters[engine.shard_of(found)]
+        waiter = self.waiters[engine.shard_of(found)]
         _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
@@ -228,16 +246,28 @@ class AsyncLog:
     ) -> None:
         await self.close()
 
+    # For the server, which answers from callbacks instead of coroutines.
+
+    def waiter_of(self, topic: Topic) -> ShardWaiter:
+        return self.waiters[self.log.engine.shard_of(topic)]
+
+    async def topic_for_write(self, topic: str, write: Write) -> tuple[Topic, bool]:
+        """Return the topic a write goes to, and whether it was made for it."""
+        return await self._run(lambda: self.log.engine.topic_for_write(topic, write))
+
+    async def read_cold(self, topic: Topic, request: DiffRequest) -> Page:
+        """Read on the pool of the cold tier."""
+        return await self._loop.run_in_executor(self._cold, self.log.engine.diff, topic, request)
+
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
         engine = self.log.engine
-        waiter = self._waiters[engine.shard_of(topic)]
+        waiter = self.waiters[engine.shard_of(topic)]
         _, ticket = engine.submit_append(topic, write, waiter=waiter)
         return waiter.expect(ticket)
 
     async def _append_and_create(self, topic: str, write: Write) -> Appended:
-        engine = self.log.engine
-        found, created = await self._run(lambda: engine.topic_for_write(topic, write))
+        found, created = await self.topic_for_write(topic, write)
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
 

@@ -7,10 +7,13 @@ TopicsError
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
-│   └── TopicFull
+│   ├── TopicFull
+│   └── HttpRefused          ── Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed,
+│                               NotAcceptable, PayloadTooLarge, UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
+│   ├── NotReady
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
 └── StorageError             the operator has to look: never caught inside the engine
@@ -98,6 +101,60 @@ class TopicFull(RequestError):
         return f"topic {self.topic!r} is full and rejects writes: delete records or raise its cap"
 
 
+class HttpRefused(RequestError):
+    """The request itself, not what it asks of a topic, is refused."""
+
+
+class Unauthorized(HttpRefused):
+    """No key, or one that nobody has."""
+
+    code = "unauthorized"
+
+
+class Forbidden(HttpRefused):
+    """The key may not do this, or not to this name."""
+
+    code = "forbidden"
+
+
+class RouteNotFound(HttpRefused):
+    """There is no such route, watch session or ticket."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(HttpRefused):
+    """The route is there, but not for this method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(method, allowed)
+        self.method = method
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.method} is not allowed here: use {' or '.join(self.allowed)}"
+
+
+class NotAcceptable(HttpRefused):
+    """A stream was asked for by someone who does not accept one."""
+
+    code = "not_acceptable"
+
+
+class PayloadTooLarge(HttpRefused):
+    """The body is larger than the limit."""
+
+    code = "payload_too_large"
+
+
+class UnsupportedMediaType(HttpRefused):
+    """The body is not JSON, or encoded in a way we do not know."""
+
+    code = "unsupported_media_type"
+
+
 class RetryLater(TopicsError):
     """Nothing is wrong, but not now."""
 
@@ -129,6 +186,17 @@ class LimitReached(RetryLater):
 
     def __str__(self) -> str:
         return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
+
+
+class NotReady(RetryLater):
+    """The server still replays its log."""
+
+    def __init__(self, progress: float) -> None:
+        super().__init__(progress)
+        self.progress = progress
+
+    def __str__(self) -> str:
+        return f"the log is being replayed, {self.progress:.0%} done: try again soon"
 
 
 class Closed(RetryLater):

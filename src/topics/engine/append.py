@@ -76,6 +76,8 @@ class Append(Commitment):
                 shard.submit_floors()
         shard.dirty.add(topic)
         shard.tail_bytes += len(batch.frames)
+        if topic.watchers:
+            shard.on_published(topic)
         self.appended = Appended(
             topic=topic.name,
             first_seq=self.first_seq,

@@ -185,10 +185,14 @@ class Engine:
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:
         """Delete a topic with all that it holds; False where there was none."""
+        return self.drop_topic(name, if_empty=if_empty)[0]
+
+    def drop_topic(self, name: str, *, if_empty: bool) -> tuple[bool, list[str]]:
+        """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
         topic = self.registry.remove(name, if_empty=if_empty)
         if topic is None:
-            return False
+            return False, []
         shard = self.shard_of(topic)
         with self._work_lock, shard.lock:
             shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
@@ -197,7 +201,7 @@ class Engine:
             topic.runs = []
         with self._cold_lock:
             self.stores.remove_topic(topic.id)
-        return True
+        return True, []
 
     def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
         topic = self.topic(name)

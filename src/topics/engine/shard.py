@@ -26,6 +26,8 @@ class Shard:
         """Bytes of the chunks of this shard."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
+        self.on_published: Callable[[Topic], None] = _ignore
+        """Told of news in a watched topic, with the lock held: it may only take note."""
 
     def submit_control(
         self, frame: bytes, *, needs_sync: bool = False, abort: Callable[[], None] | None = None
@@ -46,3 +48,7 @@ class Shard:
 
 def _nothing() -> None:
     """Publish nothing."""
+
+
+def _ignore(topic: Topic) -> None:
+    """Take no note."""

@@ -1,6 +1,15 @@
-"""What a delete answers."""
+"""What a delete takes and answers."""
 
 from msgspec import Struct
+
+from topics.model.diff import Match, Seq
+
+
+class DeleteBody(Struct, frozen=True, kw_only=True):
+    """The body of a delete: one of the two, or both."""
+
+    before_seq: Seq = 0
+    match: Match | None = None
 
 
 class Deleted(Struct, frozen=True, kw_only=True):

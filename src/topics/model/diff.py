@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from topics.errors import RequestError
 
 TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
 MATCH_OPS = ("Eq", "Glob")
+Seq = Annotated[int, Meta(ge=0, description="a seq; 0 is before the first")]
+Match = Annotated[
+    str | list[str],
+    Meta(description='a tag, ["tag","Eq","X"] or ["tag","Glob","X*"]'),
+]
 NO_META = Raw(b"null")
 """Not None: msgspec takes no union with Raw."""
 
@@ -36,6 +41,19 @@ class Record(Struct, frozen=True, kw_only=True):
     def meta(self) -> dict[str, Any] | None:
         found: dict[str, Any] | None = msgspec.json.decode(self.meta_json)
         return found
+
+
+class DiffBody(Struct, frozen=True, kw_only=True):
+    """The body of a read; unknown fields are ignored."""
+
+    from_seq: Seq = 0
+    limit: Annotated[int, Meta(ge=0, description="0: the default; above the maximum: clamped")] = 0
+    node: str | list[str] | None = None
+    match: Match | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
+    max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):

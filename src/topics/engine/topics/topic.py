@@ -46,6 +46,8 @@ class Topic:
         self.live_records = 0
         self.live_bytes = 0
         self.last_read_ts: int | None = None
+        self.watchers = 0
+        """How many wait for news of this topic; the shard tells of it only if there are any."""
         # Write side.
         self.next_seq = 1
         self.last_ts = 0

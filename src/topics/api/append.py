@@ -1,0 +1,101 @@
+"""`POST /v0/topics/:topic`: the hot path. No coroutine unless the topic has to be made first.
+
+Measured: a coroutine and a future cost 4 µs of the 15 µs that a whole single write takes.
+"""
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from topics.api.exchange import Exchange
+from topics.engine.request import Write, check_options, read_write
+from topics.engine.shard import Shard
+from topics.engine.topics.topic import Topic
+from topics.model.append import Appended
+from topics.storage.wal.group_commit import Commitment
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+
+def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+    engine = app.engine
+    write = read_write(exchange.body, app.config)
+    key = exchange.head.headers.get("idempotency-key")
+    if key is not None and write.options.idempotency_key is None:
+        write = _with_key(write, key)
+    topic = engine.find_topic(exchange.name)
+    if topic is None:
+        return _append_and_create(app, exchange, write)
+    _submit(app, exchange, topic, write, created=False)
+    return None
+
+
+async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> None:
+    topic, created = await app.ready_log.topic_for_write(exchange.name, write)
+    if created:
+        exchange.caller.check_name(topic.name)
+    _submit(app, exchange, topic, write, created=created)
+
+
+def _submit(app: "App", exchange: Exchange, topic: Topic, write: Write, *, created: bool) -> None:
+    log = app.ready_log
+    shard, ticket = log.log.engine.submit_append(topic, write, waiter=log.waiter_of(topic))
+    log.waiter_of(topic).tell(
+        ticket, _Answer(exchange, shard, created=created, durable=topic.config.durable)
+    )
+
+
+class _Answer:
+    """What is left to do when the write is as safe as it was promised."""
+
+    __slots__ = ("created", "durable", "exchange", "shard")
+
+    def __init__(self, exchange: Exchange, shard: Shard, *, created: bool, durable: bool) -> None:
+        self.exchange = exchange
+        self.shard = shard
+        self.created = created
+        self.durable = durable
+
+    def __call__(self, ticket: Commitment) -> None:
+        exchange = self.exchange
+        if ticket.error is not None:
+            exchange.fail(ticket.error)
+            return
+        appended = ticket.answer
+        assert isinstance(appended, Appended)
+        commit = self.shard.commit
+        exchange.reply(
+            201 if self.created else 200,
+            b'{"topic":"%b","first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,'
+            b'"created":%b,"deduped":%b,"performance":{"server_total_ms":%.3f,'
+            b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+            % (
+                appended.topic.encode(),
+                appended.first_seq,
+                appended.last_seq,
+                _seqs(exchange, appended),
+                appended.head_seq,
+                appended.count,
+                b"true" if self.created else b"false",
+                b"true" if appended.deduped else b"false",
+                exchange.elapsed_ms(),
+                commit.last_write_s * 1000,
+                commit.last_sync_s * 1000 if self.durable else 0.0,
+            ),
+        )
+
+
+def _seqs(exchange: Exchange, appended: Appended) -> bytes:
+    if exchange.head.query and not exchange.flag("return_seqs", default=True):
+        return b""
+    if appended.count == 1:
+        return b',"seqs":[%d]' % appended.first_seq
+    return b',"seqs":%b' % msgspec.json.encode(appended.seqs)
+
+
+def _with_key(write: Write, key: str) -> Write:
+    options = msgspec.structs.replace(write.options, idempotency_key=key)
+    check_options(options)
+    return msgspec.structs.replace(write, options=options)
