@@ -25,7 +25,7 @@ SETTINGS = {
     "TOPICS_HEAD_TIMEOUT_MS": "500",
     "TOPICS_BODY_MIN_BYTES_PER_S": "1024",
     "TOPICS_MAX_BODY_BYTES": "2000000",
-    "TOPICS_IDLE_TIMEOUT_MS": "1500",
+    "TOPICS_IDLE_TIMEOUT_MS": "400",
     "TOPICS_ALLOWED_HOSTS": "localhost,127.0.0.1,good.example",
 }
 HOST = b"Host: localhost\r\n"
@@ -64,7 +64,8 @@ HEADS = {
     "endless chunk extensions": POST
     + CHUNKED
     + b"\r\n"
-    + b"1;xxxxxxxxxxxxxxxxxxx\r\n \r\n" * 40_000,
+    + b"1;xxxxxxxxxxxxxxxxxxx\r\n \r\n" * 40_000
+    + b"0\r\n\r\n",
     "endless trailers": POST + CHUNKED + b"\r\n0\r\n" + b"X-T: y\r\n" * 40_000 + b"\r\n",
     "a chunk size that is no number": POST + CHUNKED + b"\r\nzz\r\n" + BODY + b"\r\n0\r\n\r\n",
     "a negative chunk size": POST + CHUNKED + b"\r\n-5\r\n" + BODY + b"\r\n0\r\n\r\n",
@@ -109,6 +110,30 @@ HEADS = {
 }
 
 
+FRAMING = (
+    "1.0 with",
+    "length",
+    "transfer",
+    "two transfer",
+    "an unknown transfer",
+    "chunked",
+    "two lengths",
+    "a negative",
+    "a signed",
+    "a length",
+    "an endless",
+    "an empty length",
+    "a chunk",
+    "a fold",
+    "bare",
+    "a bare",
+    "a zero",
+    "a space",
+    "a header without",
+)
+"""Whoever reads on after these may take a body for a request."""
+
+
 class GoodClient:
     """Somebody who only wants an answer, again and again."""
 
@@ -148,23 +173,16 @@ def test_it_is_refused_or_closed(server: ServerProcess, sent: bytes) -> None:
     answer = exchange(server.port, sent)
     assert answer.is_refusal, answer.received[:300]
     assert answer.elapsed_s < 5
-
-
-def test_nothing_hostile_was_written(server: ServerProcess) -> None:
-    for sent in HEADS.values():
-        if sent.startswith(b"POST"):
-            exchange(server.port, sent)
     with open_client(server.url) as client:
         refused(client.get("/v0/topics/hostile"), 404, "topic_not_found")
 
 
-def test_nothing_behind_a_refused_head_is_a_request(server: ServerProcess) -> None:
+@pytest.mark.parametrize("name", [name for name in HEADS if name.startswith(FRAMING)])
+def test_nothing_behind_a_broken_frame_is_a_request(server: ServerProcess, name: str) -> None:
     smuggled = (
         b"PUT /v0/topics/smuggled HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 2\r\n\r\n{}"
     )
-    for name, sent in HEADS.items():
-        if "megabyte" not in name:
-            exchange(server.port, sent + smuggled)
+    exchange(server.port, HEADS[name] + smuggled)
     with open_client(server.url) as client:
         refused(client.get("/v0/topics/smuggled"), 404, "topic_not_found")
 
@@ -232,7 +250,7 @@ def test_an_idle_connection_is_closed(server: ServerProcess) -> None:
     answer = exchange(server.port, GET + HOST + b"\r\n", deadline_s=8)
     assert answer.statuses == [200]
     assert answer.closed
-    assert 0.5 < answer.elapsed_s < 6
+    assert 0.2 < answer.elapsed_s < 6
 
 
 def test_a_connection_that_says_nothing_is_closed(server: ServerProcess) -> None:
@@ -242,7 +260,7 @@ def test_a_connection_that_says_nothing_is_closed(server: ServerProcess) -> None
 @pytest.mark.parametrize("transport", ["http1", "h2c"])
 def test_a_gzip_bomb_does_not_go_off(server: ServerProcess, transport: str) -> None:
     small = gzip.compress(b'{"records":[{"data":"' + b"x" * 1_500_000 + b'"}]}')
-    big = gzip.compress(b"x" * 300_000_000, compresslevel=1)
+    big = gzip.compress(b"x" * 100_000_000, compresslevel=1)
     nested = gzip.compress(b"x" * 1_000_000) * 50
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     with open_client(server.url, transport=transport) as client:

@@ -158,7 +158,7 @@ def test_names_differ_by_case(api: Api) -> None:
 def test_a_fresh_topic_has_head_0_next_1_earliest_1(api: Api, durability: str) -> None:
     topic = fresh()
     api.create(topic, durability=durability)
-    state = api.state(topic)
+    state = ok(api.get(f"topics/{topic}", touch=False))
     assert set(state) >= STATE_FIELDS
     assert (state["head_seq"], state["next_seq"], state["earliest_seq"]) == (0, 1, 1)
     assert (state["count"], state["bytes"], state["type"]) == (0, 0, "log")
