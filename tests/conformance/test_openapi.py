@@ -1,5 +1,7 @@
 """The OpenAPI document: it is there, it is whole, and the server does what it says."""
 
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, settings
@@ -68,5 +70,5 @@ schema = schemathesis.pytest.from_fixture("document")
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_every_answer_fits_the_document(case: schemathesis.Case) -> None:
+def test_every_answer_fits_the_document(case: "schemathesis.Case[Any]") -> None:
     case.call_and_validate(timeout=10)

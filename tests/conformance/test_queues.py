@@ -103,7 +103,12 @@ def test_a_lease_that_ran_out_fences_its_old_holder(api: Api) -> None:
     topic = new_queue(api, 1)
     (old,) = claim(api, topic, "old", lease_ms=100)
     found: list[Reply] = []
-    until(lambda: bool(found.extend(claim(api, topic, "new")) or found))
+
+    def is_claimed() -> bool:
+        found.extend(claim(api, topic, "new"))
+        return bool(found)
+
+    until(is_claimed)
     assert (found[0]["$seq"], found[0]["deliveries"]) == (1, 2)
     late = call(api, topic, "ack", node="old", seqs=[1], lease_ids=[old["lease_id"]])
     assert late["skipped"] == [1]

@@ -197,7 +197,7 @@ def test_an_allowed_cycle_ends(api: Api) -> None:
     route(api, one, two)
     route(api, two, one, allow_cycle=True)
     api.append(one, "round")
-    heads = []
+    heads: list[tuple[int, int]] = []
     deadline_s = time.monotonic() + 5
     while time.monotonic() < deadline_s and heads[-20:] != heads[-1:] * 20:
         heads.append((api.state(one)["head_seq"], api.state(two)["head_seq"]))
