@@ -1,7 +1,7 @@
 """kill -9 of a real server under mixed load: appends, keys, jobs, routers, a watcher."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from random import Random
 
@@ -23,7 +23,7 @@ BUSY = {
 }
 
 
-def kill_server_cycles(directory: str, *, cycles: int, seed: int) -> Iterator[int]:
+def kill_server_cycles(directory: str, *, cycles: int, seed: int) -> Generator[int, None, None]:
     """Load, kill, start, compare; yield how many writes each life acknowledged."""
     chance = Random(seed)
     ledger, watcher = Ledger(), Watcher()
