@@ -16,10 +16,14 @@ import msgspec
 
 from topics.config import ServerConfig
 from topics.embedded import Log, configure
+from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
-from topics.engine.request import Write, build_write, read_write
+from topics.engine.engine import Engine
+from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
+from topics.errors import TopicsError
+from topics.kernel import Batch
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -32,17 +36,39 @@ T = TypeVar("T")
 
 HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
+GATHER_BYTES = 16 * 1024
+"""A write up to this size is gathered with others of its turn; a larger one is worth a ticket."""
+
+Gathered = list[tuple[Batch, Any]]
+"""The writes of one turn to one topic, each with whoever wants to hear of it."""
+OnGathered = Callable[[Gathered, Append | None, TopicsError | None], None]
+"""Takes the writes and their ticket, or why there is none."""
+
+
+def may_gather(topic: Topic, write: Write) -> bool:
+    """Tell whether a write may share a ticket: nothing of it could be refused on its own."""
+    return (
+        write.options is NO_OPTIONS
+        and len(write.batch.frames) <= GATHER_BYTES
+        and topic.config.discard == "old"
+    )
 
 
 class ShardWaiter:
     """Tells on the event loop that tickets of one shard are done, once a batch."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, shard: Shard, ask_sync: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        shard: Shard,
+        ask_sync: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._engine = engine
         self._commit = shard.commit
         self._ask_sync = ask_sync
+        self._writes: dict[tuple[Topic, OnGathered], Gathered] = {}
         self._flush_scheduled = False
         self._gathered = 0
         self._half = HALF_MIN
@@ -56,6 +82,34 @@ class ShardWaiter:
     def tell(self, ticket: Commitment, who: "asyncio.Future[Any] | Callable[[Any], None]") -> None:
         """Settle a future, or call with the ticket, when it is done."""
         ticket.future = who
+        self._expect_one()
+
+    def gather(self, topic: Topic, batch: Batch, who: object, answer: "OnGathered") -> None:
+        """Write with all others of this turn to the topic, as one ticket, if `may_gather`.
+
+        Measured: a ticket of its own costs a single write 6 of its 14 µs.
+        """
+        writes = self._writes.get((topic, answer))
+        if writes is None:
+            self._writes[topic, answer] = [(batch, who)]
+        else:
+            writes.append((batch, who))
+        self._expect_one()
+
+    def submit_gathered(self) -> None:
+        """Queue what was gathered, before anything that must come after it."""
+        writes, self._writes = self._writes, {}
+        for (topic, answer), items in writes.items():
+            batch = items[0][0] if len(items) == 1 else merge_batches([b for b, _ in items])
+            write = Write(batch=batch, options=NO_OPTIONS, config={})
+            try:
+                _, ticket = self._engine.submit_append(topic, write, waiter=self)
+            except TopicsError as error:
+                answer(items, None, error)
+            else:
+                ticket.future = partial(_answer_gathered, answer, items)
+
+    def _expect_one(self) -> None:
         self._gathered += 1
         if self._gathered >= self._half and not self._commit.is_syncing:
             # Half of the writers are here: their sync runs while the other half gathers.
@@ -78,6 +132,8 @@ class ShardWaiter:
     def _write(self) -> None:
         commit = self._commit
         self._gathered = 0
+        if self._writes:
+            self.submit_gathered()
         with commit.lock:
             self._half = max(HALF_MIN, commit.queue_depth // 2)
             finished = commit.flush()
@@ -86,6 +142,30 @@ class ShardWaiter:
         commit.wake([ticket for ticket in finished if ticket.waiter is not self])
         if waiting:
             self._ask_sync()
+
+
+def _answer_gathered(answer: OnGathered, items: Gathered, ticket: Append) -> None:
+    answer(items, ticket, ticket.error)
+
+
+def _settle_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+    first_seq = 0 if ticket is None else ticket.first_seq
+    for batch, future in items:
+        if future.done():
+            pass
+        elif ticket is None or error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(
+                Appended(
+                    topic=ticket.topic.name,
+                    first_seq=first_seq,
+                    last_seq=first_seq + batch.count - 1,
+                    count=batch.count,
+                    head_seq=ticket.topic.head_seq,
+                )
+            )
+        first_seq += batch.count
 
 
 def _resolve(tickets: list[Commitment]) -> None:
@@ -111,7 +191,7 @@ class AsyncLog:
             max_workers=log.engine.config.cold_threads, thread_name_prefix="topics-cold-read"
         )
         self.waiters = {
-            shard: ShardWaiter(self._loop, shard, ask)
+            shard: ShardWaiter(self._loop, log.engine, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
 
@@ -221,6 +301,7 @@ class AsyncLog:
         engine = self.log.engine
         found = engine.topic(topic)
         waiter = self.waiters[engine.shard_of(found)]
+        waiter.submit_gathered()  # asked for before this delete
         _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
@@ -263,6 +344,11 @@ class AsyncLog:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
         engine = self.log.engine
         waiter = self.waiters[engine.shard_of(topic)]
+        if may_gather(topic, write):
+            future: asyncio.Future[Appended] = self._loop.create_future()
+            waiter.gather(topic, write.batch, future, _settle_gathered)
+            return future
+        waiter.submit_gathered()  # asked for before this write
         _, ticket = engine.submit_append(topic, write, waiter=waiter)
         return waiter.expect(ticket)
 

@@ -99,18 +99,21 @@ class App:
     def read_head(self, raw: bytes | bytearray) -> Head:
         """Read a head and decide what it alone decides; a repeated one is remembered."""
         raw = bytes(raw)
-        # A remembered head must not keep a key in memory: only its digest is the name.
-        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
-        head = self._heads.get(name)
+        head = self.remembered_head(raw)
         if head is not None:
             return head
         head = read_head(raw)
         self.prepare(head)
+        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
         if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
             if len(self._heads) >= REMEMBERED_HEADS:
                 self._heads.clear()
             self._heads[name] = head
         return head
+
+    def remembered_head(self, raw: bytes) -> Head | None:
+        # A remembered head must not keep a key in memory: only its digest is the name.
+        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -203,9 +206,9 @@ class App:
 
     # What exchanges tell.
 
-    def on_answered(self, exchange: Exchange, status: int) -> None:
+    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
         exchange.caller.requests -= 1
-        seconds = self.clock.monotonic_s() - exchange.started_s
+        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)

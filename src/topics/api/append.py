@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topics.aio import Gathered, may_gather
 from topics.api.exchange import Exchange
+from topics.engine.append import Append
 from topics.engine.request import Write, check_options, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
+from topics.errors import TopicsError
 from topics.model.append import Appended
 from topics.storage.wal.group_commit import Commitment
 
@@ -20,16 +23,55 @@ if TYPE_CHECKING:
 
 
 def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
-    engine = app.engine
+    log = app.ready_log
     write = read_write(exchange.body, app.config)
     key = exchange.head.headers.get("idempotency-key")
     if key is not None and write.options.idempotency_key is None:
         write = _with_key(write, key)
-    topic = engine.find_topic(exchange.name)
+    topic = log.log.engine.find_topic(exchange.name)
     if topic is None:
         return _append_and_create(app, exchange, write)
-    _submit(app, exchange, topic, write, created=False)
+    if may_gather(topic, write):
+        log.waiter_of(topic).gather(topic, write.batch, exchange, answer_gathered)
+    else:
+        _submit(app, exchange, topic, write, created=False)
     return None
+
+
+def answer_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+    """Answer every write of a turn to one topic."""
+    if ticket is None or error is not None:
+        for _, exchange in items:
+            exchange.fail(error)
+        return
+    topic = ticket.topic
+    commit = ticket.shard.commit
+    start = b'{"topic":"%b","first_seq":' % topic.name.encode()
+    end = b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}' % (
+        commit.last_write_s * 1000,
+        commit.last_sync_s * 1000 if topic.config.durable else 0.0,
+    )
+    head_seq = topic.head_seq
+    first_seq = ticket.first_seq
+    now_s = items[0][1].app.clock.monotonic_s()
+    for batch, exchange in items:
+        last_seq = first_seq + batch.count - 1
+        exchange.reply_ok(
+            b'%b%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":false,"deduped":false,'
+            b'"performance":{"server_total_ms":%.3f,%b'
+            % (
+                start,
+                first_seq,
+                last_seq,
+                _seqs(exchange, first_seq, batch.count),
+                head_seq,
+                batch.count,
+                (now_s - exchange.started_s) * 1000,
+                end,
+            ),
+            now_s,
+        )
+        first_seq = last_seq + 1
 
 
 async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> None:
@@ -41,10 +83,10 @@ async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> No
 
 def _submit(app: "App", exchange: Exchange, topic: Topic, write: Write, *, created: bool) -> None:
     log = app.ready_log
-    shard, ticket = log.log.engine.submit_append(topic, write, waiter=log.waiter_of(topic))
-    log.waiter_of(topic).tell(
-        ticket, _Answer(exchange, shard, created=created, durable=topic.config.durable)
-    )
+    waiter = log.waiter_of(topic)
+    waiter.submit_gathered()  # asked for before this write
+    shard, ticket = log.log.engine.submit_append(topic, write, waiter=waiter)
+    waiter.tell(ticket, _Answer(exchange, shard, created=created, durable=topic.config.durable))
 
 
 class _Answer:
@@ -75,7 +117,7 @@ class _Answer:
                 appended.topic.encode(),
                 appended.first_seq,
                 appended.last_seq,
-                _seqs(exchange, appended),
+                _seqs(exchange, appended.first_seq, appended.count),
                 appended.head_seq,
                 appended.count,
                 b"true" if self.created else b"false",
@@ -87,12 +129,12 @@ class _Answer:
         )
 
 
-def _seqs(exchange: Exchange, appended: Appended) -> bytes:
+def _seqs(exchange: Exchange, first_seq: int, count: int) -> bytes:
     if exchange.head.query and not exchange.flag("return_seqs", default=True):
         return b""
-    if appended.count == 1:
-        return b',"seqs":[%d]' % appended.first_seq
-    return b',"seqs":%b' % msgspec.json.encode(appended.seqs)
+    if count == 1:
+        return b',"seqs":[%d]' % first_seq
+    return b',"seqs":%b' % msgspec.json.encode(list(range(first_seq, first_seq + count)))
 
 
 def _with_key(write: Write, key: str) -> Write:

@@ -28,7 +28,7 @@ MAX_PRODUCER_SEQ = 2**64 - 1
 _ENVELOPE_FIELDS = ("idempotency_key", "producer_id", "producer_seq", "create", "config")
 
 
-_NO_OPTIONS = WriteOptions()
+NO_OPTIONS = WriteOptions()
 
 
 class Write(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
         max_node_bytes=limits.max_node_bytes,
     )
     if not batch.envelope:
-        return Write(batch=batch, options=_NO_OPTIONS, config={})
+        return Write(batch=batch, options=NO_OPTIONS, config={})
     envelope = _decode_envelope(batch.envelope)
     options = WriteOptions(
         idempotency_key=envelope.idempotency_key,
