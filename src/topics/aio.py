@@ -28,6 +28,16 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.queues import (
+    Acked,
+    AckRequest,
+    Claimed,
+    ClaimRequest,
+    Extended,
+    ExtendRequest,
+    Nacked,
+    NackRequest,
+)
 from topics.model.topics import TopicState
 from topics.storage.wal.group_commit import Commitment
 
@@ -73,9 +83,12 @@ class ShardWaiter:
         self._gathered = 0
         self._half = HALF_MIN
 
-    def expect(self, ticket: Commitment) -> asyncio.Future[Any]:
+    def expect(
+        self, ticket: Commitment, future: asyncio.Future[Any] | None = None
+    ) -> asyncio.Future[Any]:
         """Return a future of the ticket's answer; the turn of the loop ends with a write."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        if future is None:
+            future = self._loop.create_future()
         self.tell(ticket, future)
         return future
 
@@ -180,6 +193,41 @@ def _resolve(tickets: list[Commitment]) -> None:
                 who.set_exception(ticket.error)
 
 
+class _ClaimWindows:
+    """Gathers the claimers of a queue with `claim_jitter_ms` and has them dealt jobs together."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, engine: Engine, waiters: dict[Shard, ShardWaiter]
+    ) -> None:
+        self._loop = loop
+        self._engine = engine
+        self._waiters = waiters
+        self._open: dict[Topic, list[tuple[ClaimRequest, asyncio.Future[Claimed]]]] = {}
+
+    def claim(self, topic: Topic, request: ClaimRequest) -> asyncio.Future[Claimed]:
+        request = self._engine.check_claim(topic, request)
+        future: asyncio.Future[Claimed] = self._loop.create_future()
+        if topic not in self._open:
+            self._open[topic] = []
+            self._loop.call_later(topic.config.claim_jitter_ms / 1000, self._serve, topic)
+        self._open[topic].append((request, future))
+        return future
+
+    def _serve(self, topic: Topic) -> None:
+        gathered = [(request, f) for request, f in self._open.pop(topic) if not f.done()]
+        waiter = self._waiters[self._engine.shard_of(topic)]
+        try:
+            _, claims = self._engine.submit_claims(
+                topic, [request for request, _ in gathered], waiter=waiter
+            )
+        except TopicsError as error:
+            for _, future in gathered:
+                future.set_exception(error)
+            return
+        for (_, future), claim in zip(gathered, claims, strict=True):
+            waiter.expect(claim, future)
+
+
 class AsyncLog:
     """An open log for one event loop. Open it with `await AsyncLog.open(…)`."""
 
@@ -194,6 +242,7 @@ class AsyncLog:
             shard: ShardWaiter(self._loop, log.engine, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
+        self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters)
 
     @classmethod
     async def open(
@@ -306,6 +355,67 @@ class AsyncLog:
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
 
+    # Jobs.
+
+    async def claim(
+        self,
+        topic: str,
+        *,
+        node: str,
+        max: int = 1,  # noqa: A002 - its name on the wire
+        lease_ms: int | None = None,
+    ) -> Claimed:
+        engine = self.log.engine
+        found = engine.topic(topic)
+        request = ClaimRequest(node=node, max=max, lease_ms=lease_ms)
+        if touches_cold(found, 0):
+            return await self._loop.run_in_executor(self._cold, engine.claim, found, request)
+        if found.config.claim_jitter_ms:
+            return await self._claim_windows.claim(found, request)
+        _, waiter = self._queue(topic)
+        _, ticket = engine.submit_claim(found, request, waiter=waiter)
+        claimed: Claimed = await waiter.expect(ticket)
+        return claimed
+
+    async def ack(
+        self, topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None = None
+    ) -> Acked:
+        found, waiter = self._queue(topic)
+        request = AckRequest(node=node, seqs=seqs, lease_ids=lease_ids)
+        _, ticket = self.log.engine.submit_ack(found, request, waiter=waiter)
+        acked: Acked = await waiter.expect(ticket)
+        return acked
+
+    async def nack(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ids: Sequence[str] | None = None,
+        delay_ms: int = 0,
+    ) -> Nacked:
+        found, waiter = self._queue(topic)
+        request = NackRequest(node=node, seqs=seqs, lease_ids=lease_ids, delay_ms=delay_ms)
+        _, ticket = self.log.engine.submit_nack(found, request, waiter=waiter)
+        nacked: Nacked = await waiter.expect(ticket)
+        return nacked
+
+    async def extend(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: Sequence[str] | None = None,
+    ) -> Extended:
+        found, waiter = self._queue(topic)
+        request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
+        _, ticket = self.log.engine.submit_extend(found, request, waiter=waiter)
+        extended: Extended = await waiter.expect(ticket)
+        return extended
+
     # Keeping.
 
     async def sync(self) -> None:
@@ -326,6 +436,10 @@ class AsyncLog:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def _queue(self, topic: str) -> tuple[Topic, ShardWaiter]:
+        found = self.log.engine.topic(topic)
+        return found, self.waiter_of(found)
 
     # For the server, which answers from callbacks instead of coroutines.
 

@@ -8,8 +8,15 @@ TopicsError
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
 │   ├── TopicFull
-│   └── HttpRefused          ── Unauthorized, Forbidden, RouteNotFound, MethodNotAllowed,
-│                               NotAcceptable, PayloadTooLarge, UnsupportedMediaType
+│   ├── NotAQueue
+│   └── HttpRefused          the request itself, not what it asks of a topic
+│       ├── Unauthorized
+│       ├── Forbidden
+│       ├── RouteNotFound
+│       ├── MethodNotAllowed
+│       ├── NotAcceptable
+│       ├── PayloadTooLarge
+│       └── UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
@@ -153,6 +160,19 @@ class UnsupportedMediaType(HttpRefused):
     """The body is not JSON, or encoded in a way we do not know."""
 
     code = "unsupported_media_type"
+
+
+class NotAQueue(RequestError):
+    """Jobs were asked of a topic that is a plain log."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
 
 
 class RetryLater(TopicsError):

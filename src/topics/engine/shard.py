@@ -22,6 +22,8 @@ class Shard:
         """Topics with chunks that no segment holds yet."""
         self.floors_due: set[Topic] = set()
         """Topics whose floors moved since the WAL was told."""
+        self.moves_due: set[Topic] = set()
+        """Queues with jobs on their way to a dead-letter topic."""
         self.tail_bytes = 0
         """Bytes of the chunks of this shard."""
         self.replay_from = replay_from

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from topics.model.queues import QueueState
 from topics.model.topic_config import TopicConfig
 
 
@@ -22,3 +23,4 @@ class TopicState(Struct, frozen=True, kw_only=True):
     last_read_ts: int | None
     segments: int
     cold_segments: int
+    queue: QueueState | None = None
