@@ -264,18 +264,18 @@ class AsyncLog:
     # Topics.
 
     async def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - a config value is any JSON
-        return await self._run(lambda: self.log.create(topic, **config))
+        return await self.run(lambda: self.log.create(topic, **config))
 
     async def put_topic(self, topic: str, changes: Mapping[str, Any]) -> bool:
         """Create or change a topic; tell whether it was created."""
-        return await self._run(lambda: self.log.engine.create_topic(topic, changes))
+        return await self.run(lambda: self.log.engine.create_topic(topic, changes))
 
     async def drop_topic(self, topic: str, *, if_empty: bool) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
-        return await self._run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
+        return await self.run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
-        return await self._run(lambda: self.log.drop(topic, if_empty=if_empty))
+        return await self.run(lambda: self.log.drop(topic, if_empty=if_empty))
 
     async def state(self, topic: str) -> TopicState:
         return self.log.state(topic)
@@ -365,17 +365,8 @@ class AsyncLog:
         max: int = 1,  # noqa: A002 - its name on the wire
         lease_ms: int | None = None,
     ) -> Claimed:
-        engine = self.log.engine
-        found = engine.topic(topic)
         request = ClaimRequest(node=node, max=max, lease_ms=lease_ms)
-        if touches_cold(found, 0):
-            return await self._loop.run_in_executor(self._cold, engine.claim, found, request)
-        if found.config.claim_jitter_ms:
-            return await self._claim_windows.claim(found, request)
-        _, waiter = self._queue(topic)
-        _, ticket = engine.submit_claim(found, request, waiter=waiter)
-        claimed: Claimed = await waiter.expect(ticket)
-        return claimed
+        return await self.claim_jobs(self.log.engine.topic(topic), request)
 
     async def ack(
         self, topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None = None
@@ -419,10 +410,10 @@ class AsyncLog:
     # Keeping.
 
     async def sync(self) -> None:
-        await self._run(self.log.sync)
+        await self.run(self.log.sync)
 
     async def close(self) -> None:
-        await self._run(self.log.close)
+        await self.run(self.log.close)
         self._pool.shutdown(wait=False)
         self._cold.shutdown(wait=False)
 
@@ -448,7 +439,18 @@ class AsyncLog:
 
     async def topic_for_write(self, topic: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether it was made for it."""
-        return await self._run(lambda: self.log.engine.topic_for_write(topic, write))
+        return await self.run(lambda: self.log.engine.topic_for_write(topic, write))
+
+    async def claim_jobs(self, topic: Topic, request: ClaimRequest) -> Claimed:
+        engine = self.log.engine
+        if touches_cold(topic, 0):
+            return await self._loop.run_in_executor(self._cold, engine.claim, topic, request)
+        if topic.config.claim_jitter_ms:
+            return await self._claim_windows.claim(topic, request)
+        waiter = self.waiter_of(topic)
+        _, ticket = engine.submit_claim(topic, request, waiter=waiter)
+        claimed: Claimed = await waiter.expect(ticket)
+        return claimed
 
     async def read_cold(self, topic: Topic, request: DiffRequest) -> Page:
         """Read on the pool of the cold tier."""
@@ -471,6 +473,6 @@ class AsyncLog:
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
 
-    async def _run(self, call: Callable[[], T]) -> T:
+    async def run(self, call: Callable[[], T]) -> T:
         """Run a rare call that syncs on a thread of its own."""
         return await self._loop.run_in_executor(self._pool, call)

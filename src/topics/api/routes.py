@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from topics.api import append, delete, diff, health, tickets_route, topics
+from topics.api import append, delete, diff, health, queues, tickets_route, topics
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
 
@@ -53,6 +53,10 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic", append.append, WRITE),
     Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
     Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
+    Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),
+    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
+    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
+    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
     Route("GET", "/healthz", health.health, frozenset(), "probe"),
