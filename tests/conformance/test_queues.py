@@ -143,7 +143,7 @@ def test_a_lease_can_be_extended(api: Api, jobs: str) -> None:
     assert reply["deadlines"]["1"] > job["deadline"] + 30_000
 
 
-@pytest.mark.parametrize("delay_ms", [-1, 86_400_001, "soon"])
+@pytest.mark.parametrize("delay_ms", ["soon", 1.5, None])
 def test_a_bad_delay_is_refused(api: Api, delay_ms: object) -> None:
     topic = new_queue(api, 1)
     body = {"node": "w", "seqs": [1], "delay_ms": delay_ms}
@@ -215,13 +215,13 @@ def test_a_job_that_fails_too_often_goes_to_the_dead_letters(api: Api, durabilit
         claim(api, topic)
         call(api, topic, "nack", node="w", seqs=[1])
     assert claim(api, topic) == []
+    until(lambda: counts(api, topic) == (0, 0, 1))
     (letter,) = api.diff(dead, include_tags=True)["records"]
     assert letter["data"] == "poison"
     assert letter["meta"]["m"] == 1
     assert letter["meta"]["$dead_letter_from"] == topic
     assert letter["meta"]["$dead_letter_deliveries"] == 2
     assert letter["meta"]["$dead_letter_src_seq"] == 1
-    assert counts(api, topic) == (0, 0, 1)
     assert api.data(topic) == []
 
 
