@@ -1,8 +1,10 @@
 """A reader of server-sent events, as small as the format."""
 
 import base64
+import contextlib
 import json
 import queue
+import socket
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple, Self
@@ -104,7 +106,13 @@ class Stream:
         return found
 
     def close(self) -> None:
+        """End the connection, and with HTTP/2 every other stream on it."""
         self._closing = True
+        network = self.response.extensions.get("network_stream")
+        if self._thread.is_alive() and network is not None:
+            with contextlib.suppress(OSError):  # the server may have been first
+                network.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+            self._thread.join(DEADLINE_S)
         self.response.close()
 
     def __enter__(self) -> Self:

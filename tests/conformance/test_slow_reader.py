@@ -5,6 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from typing import Self
 
 import pytest
 from tests.conformance.api import Api, fresh, ok, open_client
@@ -43,7 +44,10 @@ class Sleeper:
             pass
         return list(parse_events(iter(text.decode().split("\n"))))
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
 
@@ -70,12 +74,11 @@ def test_a_sleeper_is_told_closed_and_may_resume(api: Api, server: ServerProcess
     topic = fresh()
     api.create(topic)
     session = ok(api.post("watch", {"topics": {topic: {"from_seq": 0}}}))
-    sleeper = Sleeper(server.port, session["stream_url"].removeprefix(server.url))
-    for number in range(RECORDS):
-        api.append(topic, [number, PAD])
-    until_closed(api, 0)
-    events = sleeper.wake()
-    sleeper.close()
+    with Sleeper(server.port, session["stream_url"].removeprefix(server.url)) as sleeper:
+        for number in range(RECORDS):
+            api.append(topic, [number, PAD])
+        until_closed(api, 0)
+        events = sleeper.wake()
     seen = [r["$seq"] for e in events if e.kind == "record" for r in e.json["records"]]
     assert seen == list(range(1, len(seen) + 1))
     assert len(seen) < RECORDS
@@ -89,12 +92,11 @@ def test_a_sleeper_that_wakes_hears_why_it_was_closed(api: Api, server: ServerPr
     topic = fresh()
     api.create(topic)
     session = ok(api.post("watch", {"topics": {topic: {"from_seq": 0}}}))
-    sleeper = Sleeper(server.port, session["stream_url"].removeprefix(server.url))
-    for number in range(RECORDS):
-        api.append(topic, [number, PAD])
-    until_closed(api, 0)
-    *others, last = sleeper.wake()
-    sleeper.close()
+    with Sleeper(server.port, session["stream_url"].removeprefix(server.url)) as sleeper:
+        for number in range(RECORDS):
+            api.append(topic, [number, PAD])
+        until_closed(api, 0)
+        *others, last = sleeper.wake()
     assert "error" not in [event.kind for event in others]
     assert last.kind == "error"
     assert set(last.json) >= {"code", "error"}
@@ -104,9 +106,11 @@ def test_a_neighbour_is_not_slowed(api: Api, server: ServerProcess) -> None:
     topic = fresh()
     api.create(topic)
     sessions = [ok(api.post("watch", {"topics": {topic: {"from_seq": 0}}})) for _ in range(2)]
-    sleeper = Sleeper(server.port, sessions[0]["stream_url"].removeprefix(server.url))
     slowest_s = 0.0
-    with Stream(api.client, sessions[1]["stream_url"]) as stream:
+    with (
+        Sleeper(server.port, sessions[0]["stream_url"].removeprefix(server.url)),
+        Stream(api.client, sessions[1]["stream_url"]) as stream,
+    ):
         stream.next_of("caught-up")
         for number in range(RECORDS):
             start_s = time.monotonic()
@@ -114,5 +118,4 @@ def test_a_neighbour_is_not_slowed(api: Api, server: ServerProcess) -> None:
             (record,) = stream.records(1)
             slowest_s = max(slowest_s, time.monotonic() - start_s)
             assert record["data"][0] == number
-    sleeper.close()
     assert slowest_s < 2.0

@@ -319,6 +319,7 @@ def test_many_watchers_of_one_topic_see_the_same(
         http1.append(topic, *range(5))
         for watcher in watchers:
             assert [record["$seq"] for record in watcher.records(10)] == list(range(1, 11))
+        for watcher in watchers:
             watcher.close()
 
 
