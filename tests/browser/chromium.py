@@ -10,6 +10,8 @@ import subprocess
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from websockets.sync.client import ClientConnection, connect
@@ -87,10 +89,14 @@ class Chromium:
         self._has_port = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._connection: ClientConnection | None = None
 
-    def page(self) -> Page:
-        """Return the one tab there is."""
+    @contextmanager
+    def page(self) -> Iterator[Page]:
+        """Hold the one tab there is."""
+        with connect(self._tab_url(), proxy=None, max_size=None) as connection:
+            yield Page(connection)
+
+    def _tab_url(self) -> str:
         assert self._has_port.wait(START_DEADLINE_S)
         assert self._port, "Chromium did not start"
         end_s = time.monotonic() + START_DEADLINE_S
@@ -98,9 +104,8 @@ class Chromium:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/json/list") as reply:
                 tabs = [tab for tab in json.load(reply) if tab["type"] == "page"]
             if tabs:
-                url = tabs[0]["webSocketDebuggerUrl"]
-                self._connection = connect(url, proxy=None, max_size=None)
-                return Page(self._connection)
+                url: str = tabs[0]["webSocketDebuggerUrl"]
+                return url
             time.sleep(0.05)
         raise AssertionError("Chromium has no tab")
 
@@ -108,8 +113,6 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._connection is not None:
-            self._connection.close()
         os.killpg(self._child.pid, signal.SIGKILL)  # its helpers too
         self._child.wait()
         self._listener.join()

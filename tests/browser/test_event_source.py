@@ -30,8 +30,8 @@ true
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[Page]:
     assert BINARY is not None
-    with Chromium(BINARY, str(tmp_path / "profile")) as browser:
-        yield browser.page()
+    with Chromium(BINARY, str(tmp_path / "profile")) as browser, browser.page() as page:
+        yield page
 
 
 def append(client: httpx.Client, *numbers: int) -> None:
