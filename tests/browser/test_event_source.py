@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.browser.chromium import Chromium, Page, find_chromium
+from tests.browser.cuttable_proxy import CuttableProxy
 
 from topics.testing.server_process import ServerProcess
 
@@ -43,6 +44,26 @@ def watch(client: httpx.Client) -> str:
     reply = client.post("/v0/watch", json={"topics": {"t": {"from_seq": 0}}}).raise_for_status()
     url: str = reply.json()["stream_url"]
     return url
+
+
+def test_a_browser_whose_connection_is_cut_resumes(page: Page, tmp_path: Path) -> None:
+    with (
+        ServerProcess(str(tmp_path / "data")) as server,
+        CuttableProxy(server.port) as proxy,
+        httpx.Client(base_url=server.url, trust_env=False) as client,
+    ):
+        append(client, 1, 2, 3)
+        page.open(f"{proxy.url}/docs")
+        path = watch(client).removeprefix(server.url)
+        page.evaluate(FOLLOW % json.dumps(path))
+        page.wait_for("window.seen.length >= 3")
+        proxy.cut()
+        append(client, 4, 5)
+        page.wait_for("window.seen.length >= 5 || source.readyState === EventSource.CLOSED")
+        append(client, 6)
+        page.wait_for("window.seen.length >= 6 || source.readyState === EventSource.CLOSED")
+        assert page.evaluate("window.seen") == [1, 2, 3, 4, 5, 6]
+        assert page.evaluate("window.opened") == 2
 
 
 @pytest.mark.parametrize("crash", [True, False], ids=["kill -9", "stop"])
