@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from functools import partial
 from typing import Self
 
 CHUNK_BYTES = 65_536
@@ -52,7 +53,7 @@ class CuttableProxy:
             far = socket.create_connection(("127.0.0.1", self._to))
             with self._lock:
                 self._open += [near, far]
-            closing = threading.Barrier(2, action=lambda ends=(near, far): _close(ends))
+            closing = threading.Barrier(2, action=partial(_close, (near, far)))
             for source, sink in ((near, far), (far, near)):
                 thread = threading.Thread(target=_pump, args=(source, sink, closing))
                 self._threads.append(thread)
