@@ -15,6 +15,7 @@ TopicsError
 │       ├── RouteNotFound
 │       ├── MethodNotAllowed
 │       ├── NotAcceptable
+│       ├── RequestTimeout
 │       ├── PayloadTooLarge
 │       └── UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
@@ -148,6 +149,12 @@ class NotAcceptable(HttpRefused):
     """A stream was asked for by someone who does not accept one."""
 
     code = "not_acceptable"
+
+
+class RequestTimeout(HttpRefused):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
 
 
 class PayloadTooLarge(HttpRefused):

@@ -24,6 +24,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def add(self, other: "Histogram") -> None:
+        """Count what another one with the same bounds has counted."""
+        self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
     @property
     def count(self) -> int:
         return sum(self.counts)

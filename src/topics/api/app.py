@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from topics.aio import AsyncLog
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
+from topics.api.connection import Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
-from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
+from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, find_route
 from topics.api.tickets import Tickets
@@ -59,11 +60,12 @@ class App:
         self.tickets = Tickets(clock)
         self.request_log = request_log
         self.metrics = RequestMetrics()
+        self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
         self.replay_progress = 0.0
         self.stopping = False
-        self.connections: set[Http1Connection] = set()
+        self.connections: set[Connection] = set()
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self._heads: dict[bytes, Head] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -220,7 +222,7 @@ class App:
     # Time.
 
     def renew_date(self) -> None:
-        date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
+        self.date = date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
         self.date_line = b"Date: %b\r\n\r\n" % date
         self.closing_line = b"Connection: close\r\nDate: %b\r\n\r\n" % date
 

@@ -15,6 +15,7 @@ from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
 from topics.errors import RequestError, TopicsError
+from topics.model.whole_numbers import with_whole_numbers
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -105,10 +106,19 @@ class Exchange:
         """Read the body as JSON into what a route takes."""
         try:
             return decoder(self.body)
-        except msgspec.ValidationError as error:
-            raise RequestError(str(error)) from None
+        except msgspec.ValidationError:
+            return self._decode_whole(decoder)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RequestError(f"the body is not JSON: {error}") from None
+
+    def _decode_whole(self, decoder: Callable[[bytes | bytearray], T]) -> T:
+        """Read it once more with 5.0 as 5: to JSON Schema, and to some clients, they are one."""
+        try:
+            return decoder(msgspec.json.encode(with_whole_numbers(msgspec.json.decode(self.body))))
+        except msgspec.ValidationError as error:
+            raise RequestError(str(error)) from None
+        except (msgspec.DecodeError, OverflowError, RecursionError) as error:
+            raise RequestError(f"the body cannot be used: {error}") from None
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a switch of the query."""

@@ -115,7 +115,7 @@ def read_head(raw: bytes) -> Head:
     head = build_head(parser.get_method().decode(), reading.url, reading.headers)
     _check_framing(head, version)
     head.http10 = version == "1.0"
-    head.keep_alive = parser.should_keep_alive()
+    head.keep_alive = _keeps_alive(head)
     head.upgrade = upgrade
     return head
 
@@ -151,6 +151,12 @@ def _gather(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
             value = f"{headers[name]}, {value}"
         headers[name] = value
     return headers
+
+
+def _keeps_alive(head: Head) -> bool:
+    """Read it from the header: the parser has forgotten it when the request has no body."""
+    words = {word.strip().lower() for word in head.headers.get("connection", "").split(",")}
+    return "keep-alive" in words if head.http10 else "close" not in words
 
 
 def _check_framing(head: Head, version: str) -> None:

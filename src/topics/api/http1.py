@@ -383,6 +383,10 @@ class Http1Connection(asyncio.Protocol):
         return not self._waiting and self._stream is None
 
     @property
+    def is_stalled(self) -> bool:
+        return self.is_idle  # what was answered is in the kernel's hands, or the transport's
+
+    @property
     def is_streaming(self) -> bool:
         return self._stream is not None
 

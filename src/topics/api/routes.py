@@ -3,7 +3,18 @@
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from topics.api import append, delete, diff, health, queues, tickets_route, topics
+from topics.api import (
+    append,
+    delete,
+    diff,
+    docs_page,
+    health,
+    metrics,
+    openapi,
+    queues,
+    tickets_route,
+    topics,
+)
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
 
@@ -58,10 +69,13 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
+    Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
     Route("GET", "/healthz", health.health, frozenset(), "probe"),
     Route("GET", "/v0/ready", health.ready, frozenset(), "probe"),
     Route("GET", "/readyz", health.ready, frozenset(), "probe"),
+    Route("GET", "/openapi.json", openapi.show, frozenset(), "open"),
+    Route("GET", "/docs", docs_page.show, frozenset(), "open"),
 )
 
 _NAME_AT = 3  # "", "v0", "topics", NAME, …

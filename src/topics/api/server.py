@@ -12,20 +12,15 @@ from collections.abc import Callable
 from topics.aio import AsyncLog
 from topics.api.app import App
 from topics.api.auth import Keyring
+from topics.api.connection import Connection
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
-from topics.errors import ConfigError, RequestError, TopicsError
+from topics.errors import ConfigError, RequestTimeout, TopicsError
 
 SWEEP_S = 0.25
 BACKLOG = 4096
-
-
-class RequestTimeout(RequestError):
-    """The request did not arrive in time."""
-
-    code = "request_timeout"
 
 
 class Server:
@@ -111,7 +106,7 @@ class Server:
         for connection in list(self.app.connections):
             self._check_patience(connection, now_s)
 
-    def _check_patience(self, connection: Http1Connection, now_s: float) -> None:
+    def _check_patience(self, connection: Connection, now_s: float) -> None:
         config = self._config
         waited_s = now_s - connection.since_s
         if connection.is_reading_body:
@@ -121,7 +116,7 @@ class Server:
         elif connection.is_reading_head:
             if waited_s > config.head_timeout_ms / 1000 and connection.is_idle:
                 connection.give_up(RequestTimeout("the request head did not arrive in time"))
-        elif connection.is_idle and waited_s > config.idle_timeout_ms / 1000:
+        elif connection.is_stalled and waited_s > config.idle_timeout_ms / 1000:
             connection.give_up(None)
 
 

@@ -78,6 +78,9 @@ class Append(Commitment):
                 shard.submit_floors()
         shard.dirty.add(topic)
         shard.tail_bytes += len(batch.frames)
+        shard.records_appended += batch.count
+        if self.frames and not self.needs_sync:
+            shard.commit.at_risk_records += batch.count
         if topic.watchers:
             shard.on_published(topic)
         self.appended = Appended(

@@ -222,6 +222,7 @@ class Engine:
             shard.dirty.discard(topic)
             shard.floors_due.discard(topic)
             shard.moves_due.discard(topic)
+            shard.records_evicted += topic.evicted_records
             topic.runs = []
         with self._cold_lock:
             self.stores.remove_topic(topic.id)

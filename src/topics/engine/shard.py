@@ -26,6 +26,9 @@ class Shard:
         """Queues with jobs on their way to a dead-letter topic."""
         self.tail_bytes = 0
         """Bytes of the chunks of this shard."""
+        self.records_appended = 0
+        self.records_evicted = 0
+        """Those of deleted topics; the others count their own."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
         self.on_published: Callable[[Topic], None] = _ignore

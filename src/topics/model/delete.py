@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from topics.model.diff import Match, Seq
+from topics.model.performance import Performance
 
 
 class DeleteBody(Struct, frozen=True, kw_only=True):
@@ -21,3 +22,9 @@ class Deleted(Struct, frozen=True, kw_only=True):
     head_seq: int
     count: int
     bytes: int
+
+
+class DeleteReply(Deleted, frozen=True, kw_only=True):
+    """The body of the answer."""
+
+    performance: Performance

@@ -46,6 +46,8 @@ class Topic:
         """`$ts` of the earliest live record: a TTL looks no further."""
         self.live_records = 0
         self.live_bytes = 0
+        self.evicted_records = 0
+        """Lost to a cap or a TTL since this process began."""
         self.last_read_ts: int | None = None
         self.watchers = 0
         """How many wait for news of this topic; the shard tells of it only if there are any."""
@@ -228,6 +230,7 @@ class Topic:
             need_bytes -= size
             self.live_records -= records
             self.live_bytes -= size
+            self.evicted_records += records
             if records:
                 floor = run.first_seq + stop
             if need_records <= 0 and need_bytes <= 0:

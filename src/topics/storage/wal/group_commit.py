@@ -150,6 +150,8 @@ class GroupCommit:
         self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
+        self.at_risk_records = 0
+        """Published before any sync covered them: what a power cut now would take."""
         self.last_write_s = 0.0
         """How long the last write took."""
         self.last_sync_s = 0.0
@@ -311,6 +313,7 @@ class GroupCommit:
             if not self.log.needs_sync:
                 return [*finished, *self._publish_synced(covered)]
             point = self.log.begin_sync()
+            safe_records = self.at_risk_records
         started_s = self._clock.monotonic_s()
         try:
             point.sync()
@@ -321,6 +324,7 @@ class GroupCommit:
         self.last_sync_s = self._clock.monotonic_s() - started_s
         with self.lock:
             self.log.finish_sync(point)
+            self.at_risk_records -= safe_records
             self.log.counters.sync_us.observe(self.last_sync_s * 1e6)
             finished += self._publish_synced(covered)
             return [*finished, *self.flush()]
