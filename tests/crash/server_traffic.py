@@ -55,8 +55,9 @@ class Watcher:
         with self._resume(client) as stream:
             while any(len(self.got[topic]) < len(wanted[topic]) for topic in self.TOPICS):
                 self._hear(stream)
-        if self.got != wanted:
-            raise Violation("the watcher saw other records than a reader")
+        for topic, records in self.got.items():
+            if other := sorted(records.items() ^ wanted[topic].items()):
+                raise Violation(f"{topic}: the watcher differs from a reader in {other[:6]}")
 
     def _hear(self, stream: Stream) -> None:
         frame = stream.next()
