@@ -17,14 +17,17 @@ from topics.api.connection import Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
+from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, find_route
 from topics.api.tickets import Tickets
+from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
 from topics.config import ServerConfig
 from topics.engine.delivery.priority import effective_priority
+from topics.engine.delivery.scheduler import Delivery
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
@@ -63,6 +66,8 @@ class App:
         self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
+        self.watches = WatchSessions(self)
+        self._live: Live | None = None
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
@@ -87,10 +92,22 @@ class App:
             raise NotReady(self.replay_progress)
         return self.log
 
+    @property
+    def live(self) -> Live:
+        if self._live is None:
+            raise NotReady(self.replay_progress)
+        return self._live
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.live.delivery
+
     def open(self, log: AsyncLog) -> None:
         """Serve a log that was replayed."""
         self.replay_progress = 1.0
         self.log = log
+        self._live = Live(self, log)
+        self.on_stop.append(self._live.stop)
 
     def effective_priority(self, topic: Topic) -> int:
         used_ms = max(topic.last_ts, topic.last_read_ts or 0, topic.created_ts)

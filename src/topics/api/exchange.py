@@ -31,6 +31,8 @@ class Stream(Protocol):
 
     on_close: Callable[[], None]
     """Called once when the reader is gone, or `close` was called."""
+    on_drain: Callable[[], None]
+    """Called when a reader that had fallen behind has taken most of it."""
 
     def write(self, data: bytes) -> None:
         """Send, or keep until the reader takes it."""

@@ -32,6 +32,19 @@ def _nothing() -> None:
     """Do nothing."""
 
 
+_last_chunk = b"", b""
+
+
+def _chunk(data: bytes) -> bytes:
+    """Frame a chunk; the last is remembered, since many streams send the same bytes in a row."""
+    global _last_chunk  # noqa: PLW0603 - one pair, replaced whole
+    last, framed = _last_chunk
+    if last is not data:
+        framed = b"%x\r\n%b\r\n" % (len(data), data)
+        _last_chunk = data, framed
+    return framed
+
+
 class Http1Stream:
     """A chunked answer that goes on until somebody ends it."""
 
@@ -43,6 +56,7 @@ class Http1Stream:
         """Frames written before it is this answer's turn."""
         self._closed = False
         self.on_close: Callable[[], None] = _nothing
+        self.on_drain: Callable[[], None] = _nothing
 
     def start(self, head: bytes) -> None:
         """Begin to send: everything asked for earlier was answered."""
@@ -54,7 +68,7 @@ class Http1Stream:
     def write(self, data: bytes) -> None:
         if self._closed:
             return
-        framed = b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+        framed = _chunk(data) if self._chunked else data
         if self._early is None:
             self._connection.write(framed)
         else:
@@ -142,7 +156,10 @@ class Http1Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._paused = False
         self._regulate()
-        self._advance()
+        if self._stream is not None:
+            self._stream[0].on_drain()
+        else:
+            self._advance()
 
     def data_received(self, data: bytes) -> None:
         if self._fresh:
@@ -385,6 +402,11 @@ class Http1Connection(asyncio.Protocol):
     @property
     def is_stalled(self) -> bool:
         return self.is_idle  # what was answered is in the kernel's hands, or the transport's
+
+    @property
+    def is_alone(self) -> bool:
+        """Tell whether one request is under way and nothing was answered out of turn."""
+        return len(self._waiting) == 1 and self._stream is None
 
     @property
     def is_streaming(self) -> bool:

@@ -62,6 +62,10 @@ class RequestLog:
         trace = "".join(traceback.format_exception(bug))
         self._request(exchange, "bug", "error", trace=trace)
 
+    def stream_bug(self, bug: Exception) -> None:
+        """Log a bug that no request can be told of."""
+        self.event("bug", level="error", trace="".join(traceback.format_exception(bug)))
+
     def _request(self, exchange: "Exchange", event: str, level: str, **fields: object) -> None:
         fields.setdefault("request_id", self._next_id(exchange))
         self.event(

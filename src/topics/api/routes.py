@@ -14,6 +14,8 @@ from topics.api import (
     queues,
     tickets_route,
     topics,
+    watch,
+    websocket,
 )
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
@@ -68,6 +70,9 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
     Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("POST", "/v0/watch", watch.create, READ),
+    Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
+    Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
     Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
