@@ -21,7 +21,9 @@ from topics.errors import TopicsError
 if TYPE_CHECKING:
     from topics.api.app import App
 
-SWEEP_S = 0.25
+SWEEP_S = 0.05
+SWEEP_PARTS = 5
+"""A pass over all streams is cut into so many, to keep no delivery waiting for all of it."""
 RETRY_AFTER_MS = 2_000
 """When a reader that was sent away may come back."""
 LINGER_S = 5.0
@@ -63,6 +65,9 @@ class Live:
         self._due: dict[Watcher, None] = {}
         self._due_scheduled = False
         self._late: asyncio.TimerHandle | None = None
+        self._unswept: list[OpenStream] = []
+        """What is left of the pass over the streams."""
+        self._part = 0
         self._timers = [
             self._loop.call_later(SAMPLE_S, self._sample),
             self._loop.call_later(SWEEP_S, self._sweep),
@@ -139,6 +144,12 @@ class Live:
     def _sweep(self) -> None:
         self._timers[1] = self._loop.call_later(SWEEP_S, self._sweep)
         now_s = self.app.clock.monotonic_s()
-        for stream in list(self.streams):
-            stream.sweep(now_s)
-        self.app.watches.forget_old(now_s)
+        if not self._unswept:
+            self._unswept = list(self.streams)
+            self._part = len(self._unswept) // SWEEP_PARTS + 1
+            self.app.watches.forget_old(now_s)
+        part = self._unswept[-self._part :]
+        del self._unswept[-self._part :]
+        for stream in part:
+            if stream in self.streams:  # it may have ended since the pass began
+                stream.sweep(now_s)
