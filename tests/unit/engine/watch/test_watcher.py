@@ -1,0 +1,174 @@
+"""What a watcher does with cold segments, damage and a full sink."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.engine.place import Place
+
+from topics.engine.delivery.scheduler import Delivery
+from topics.engine.diff import DiffRequest
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.feed import ColdDone, Feed, Options
+from topics.engine.watch.frames import Sse
+from topics.engine.watch.watcher import Watcher
+from topics.errors import CorruptData
+
+
+class Sink:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.buffered_bytes = 0
+
+    def write(self, data: bytes, /) -> None:
+        self.frames.append(data)
+
+    def seen(self) -> list[Any]:
+        """Return the seqs of records, and the name of every other event."""
+        seen: list[Any] = []
+        for frame in self.frames:
+            lines = dict(line.split(": ", 1) for line in frame.decode().strip().split("\n"))
+            data = msgspec.json.decode(lines["data"])
+            records = data.get("records")
+            seen += [lines["event"]] if records is None else [r["$seq"] for r in records]
+        return seen
+
+
+class Counters:
+    """Counted for the metrics."""
+
+    records_delivered = 0
+    tombstones = 0
+
+
+class Scene:
+    """A log, one watcher, and cold reads that come when the test says."""
+
+    def __init__(self) -> None:
+        self.place = Place()
+        engine = self.place.log.engine
+        self.counters = Counters()
+        self.cold: list[Callable[[], None]] = []
+        delivery = Delivery(
+            engine.shards,
+            shard_of=engine.shard_of,
+            clock=self.place.clock,
+            wake=lambda _: None,
+            on_bug=self._raise,
+        )
+        self.delivery = delivery
+        self.feed = Feed(engine, delivery, counters=self.counters, read_cold=self._read_cold)
+        self.sink = Sink()
+
+    def _raise(self, bug: Exception) -> None:
+        raise bug
+
+    def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
+        self.cold.append(lambda: done(self.place.log.engine.diff(topic, request)))
+
+    def watcher(self, *topics: str) -> Watcher:
+        watcher = Watcher(
+            self.feed,
+            Options(DiffRequest(limit=256)),
+            frame_format=Sse(),
+            buffer_bytes=1000,
+            max_places=8,
+        )
+        for name in topics:
+            watcher.add(self.place.log.engine.topic(name), 0)
+        watcher.open(self.sink)
+        return watcher
+
+    def fill_cold(self) -> None:
+        self.place.fill("t", 8)
+        engine = self.place.log.engine
+        engine.checkpoint()
+        assert engine.relocate() > 0
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_cold_segments_are_read_beside_and_sent_once(scene: Scene) -> None:
+    scene.fill_cold()
+    watcher = scene.watcher("t")
+    watcher.pump()
+    assert (len(scene.cold), scene.sink.frames) == (1, [])
+    scene.place.fill("t", 1)
+    scene.delivery.drain()  # news while the cold read is on its way
+    watcher.pump()
+    assert len(scene.cold) == 1
+    while scene.cold:
+        scene.cold.pop()()
+        watcher.pump()
+    assert scene.sink.seen() == [*range(1, 10), "caught-up"]
+    assert scene.counters.records_delivered == 9
+
+
+def test_a_cold_read_that_comes_after_the_end_is_dropped(scene: Scene) -> None:
+    scene.fill_cold()
+    watcher = scene.watcher("t")
+    watcher.pump()
+    watcher.close()
+    watcher.open(scene.sink)
+    watcher.pump()
+    old, new = scene.cold
+    old()
+    assert scene.sink.frames == []
+    new()
+    assert scene.sink.seen()[0] == 1
+
+
+def test_nothing_is_read_for_a_full_sink(scene: Scene) -> None:
+    scene.place.fill("t", 3)
+    watcher = scene.watcher("t")
+    scene.sink.buffered_bytes = 2000
+    watcher.pump()
+    assert watcher.blocked
+    assert (scene.feed.encodings, scene.sink.frames) == (0, [])
+    scene.sink.buffered_bytes = 0
+    watcher.pump()
+    assert scene.sink.seen() == [1, 2, 3, "caught-up"]
+
+
+def test_a_topic_that_cannot_be_read_is_left_out_and_the_others_go_on(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.place.fill("bad", 1)
+    scene.place.fill("good", 1)
+    watcher = scene.watcher("bad", "good")
+    real = scene.feed.engine.diff
+
+    def diff(topic: Topic, request: DiffRequest) -> Any:  # noqa: ANN401 - as the real one
+        if topic.name == "bad":
+            raise CorruptData("flipped")
+        return real(topic, request)
+
+    monkeypatch.setattr(scene.feed.engine, "diff", diff)
+    watcher.pump()
+    assert scene.sink.seen() == ["error", 1, "caught-up"]
+    assert b'"topics":["bad"]' in scene.sink.frames[0]
+    assert scene.place.log.engine.topic("bad").watchers == 0
+    scene.place.fill("bad", 1)
+    scene.delivery.drain()
+    assert len(scene.sink.frames) == 3
+
+
+def test_steps_are_shared_within_a_turn_and_not_beyond(scene: Scene) -> None:
+    scene.place.fill("t", 3)
+    watchers = [scene.watcher("t") for _ in range(5)]
+    with scene.feed.turn():
+        for watcher in watchers:
+            watcher.pump()
+    assert scene.feed.encodings == 1
+    assert scene.sink.frames[0] is scene.sink.frames[2]  # the very bytes
+    late = scene.watcher("t")
+    scene.place.log.delete("t", before_seq=3)
+    scene.sink.frames.clear()
+    late.pump()
+    assert scene.sink.seen() == [3, "caught-up"]
