@@ -1,4 +1,4 @@
-"""A queue and its dead letters on disks that keep every cut point, and what was promised by then."""
+"""A queue and its dead letters on recording disks, and what was promised at each cut point."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field

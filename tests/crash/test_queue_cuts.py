@@ -77,7 +77,7 @@ def dead_letters(run: QueueRun, durability: str) -> None:
 
 
 def refused_dead_letters(run: QueueRun, durability: str) -> None:
-    """A dead-letter topic that is full at first: jobs stay aside, then follow in their order."""
+    """Fill the dead-letter topic: jobs stay aside, then follow in their order."""
     run.log.create("dead", durability=durability, cap_records=1, discard="reject")
     run.create(durability, max_deliveries=1, dead_letter="dead")
     run.append(4)
