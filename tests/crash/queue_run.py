@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from topics.config import ServerConfig
 from topics.embedded import Log
 from topics.model.diff import Record
+from topics.operate.verify import verify
 from topics.testing.crash_observe import Violation
 from topics.testing.crash_recorder import Disks, Hooks, RecordingDisk
 from topics.testing.hostile_disk import HostileDisk
@@ -152,6 +153,9 @@ def check_cut(config: ServerConfig, cut: Cut, seed: int) -> None:
     disks = cut.disks.copy()
     crashed = disks.kill() if seed == KILL else disks.power_cut(seed)
     promise = cut.told.answered if seed == KILL else cut.told.durable
+    if promise.jobs:  # before that the directory may not be whole yet
+        report = verify(crashed.hot, cold=crashed.cold)
+        require(report.healthy, f"verify: {[file for file in report.files if file.findings]}")
     run = QueueRun(config, disks=crashed, now_ms=cut.now_ms)
     if "jobs" not in run.log.topics():
         require(not promise.jobs, "the queue is gone")
