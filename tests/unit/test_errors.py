@@ -23,6 +23,7 @@ CODES = {
     "topic_exists_incompatible",
     "topic_not_empty",
     "topic_full",
+    "not_a_queue",
     "throttled",
     "not_ready",
     "shutting_down",
