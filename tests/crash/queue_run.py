@@ -148,15 +148,19 @@ class QueueRun:
         return [r.meta["$dead_letter_src_seq"] for r in self.read("dead") if r.meta is not None]
 
 
+def crashed(cut: Cut, seed: int) -> Disks:
+    disks = cut.disks.copy()
+    return disks.kill() if seed == KILL else disks.power_cut(seed)
+
+
 def check_cut(config: ServerConfig, cut: Cut, seed: int) -> None:
     """Crash there, start again, and hold what is found against what was promised (oracle 6)."""
-    disks = cut.disks.copy()
-    crashed = disks.kill() if seed == KILL else disks.power_cut(seed)
+    disks = crashed(cut, seed)
     promise = cut.told.answered if seed == KILL else cut.told.durable
     if promise.jobs:  # before that the directory may not be whole yet
-        report = verify(crashed.hot, cold=crashed.cold)
+        report = verify(disks.hot, cold=disks.cold)
         require(report.healthy, f"verify: {[file for file in report.files if file.findings]}")
-    run = QueueRun(config, disks=crashed, now_ms=cut.now_ms)
+    run = QueueRun(config, disks=disks, now_ms=cut.now_ms)
     if "jobs" not in run.log.topics():
         require(not promise.jobs, "the queue is gone")
         return

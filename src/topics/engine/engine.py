@@ -219,6 +219,8 @@ class Engine:
             shard.floors_due.discard(topic)
             shard.moves_due.discard(topic)
             topic.runs = []
+            if topic.queue is not None:
+                topic.queue.notify()  # whoever waits for a job learns that there is no queue
         with self._cold_lock:
             self.stores.remove_topic(topic.id)
         return True

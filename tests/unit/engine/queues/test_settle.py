@@ -128,6 +128,8 @@ def test_listeners_hear_when_jobs_become_ready(place: Place) -> None:
     assert count() == 1
     engine.sweep_queues()
     assert count() == 0
+    place.log.drop("jobs")
+    assert count() == 1
 
 
 def test_requests_that_cannot_be_meant_are_refused(place: Place) -> None:
