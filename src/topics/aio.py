@@ -8,6 +8,7 @@ called, except those of cold segments.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -15,12 +16,14 @@ import msgspec
 
 from topics.config import ServerConfig
 from topics.embedded import Log, configure
-from topics.engine.diff import touches_cold
+from topics.engine.append import Append, merge_batches
+from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
-from topics.engine.request import Write, build_write, read_write
+from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
+from topics.kernel import Batch
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -43,17 +46,39 @@ T = TypeVar("T")
 
 HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
+GATHER_BYTES = 16 * 1024
+"""A write up to this size is gathered with others of its turn; a larger one is worth a ticket."""
+
+Gathered = list[tuple[Batch, Any]]
+"""The writes of one turn to one topic, each with whoever wants to hear of it."""
+OnGathered = Callable[[Gathered, Append | None, TopicsError | None], None]
+"""Takes the writes and their ticket, or why there is none."""
 
 
-class _ShardWaiter:
-    """Wakes the futures of one shard's tickets on the event loop, once a batch."""
+def may_gather(topic: Topic, write: Write) -> bool:
+    """Tell whether a write may share a ticket: nothing of it could be refused on its own."""
+    return (
+        write.options is NO_OPTIONS
+        and len(write.batch.frames) <= GATHER_BYTES
+        and topic.config.discard == "old"
+    )
+
+
+class ShardWaiter:
+    """Tells on the event loop that tickets of one shard are done, once a batch."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, shard: Shard, ask_sync: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        shard: Shard,
+        ask_sync: Callable[[], None],
     ) -> None:
         self._loop = loop
+        self._engine = engine
         self._commit = shard.commit
         self._ask_sync = ask_sync
+        self._writes: dict[tuple[Topic, OnGathered], Gathered] = {}
         self._flush_scheduled = False
         self._gathered = 0
         self._half = HALF_MIN
@@ -64,7 +89,40 @@ class _ShardWaiter:
         """Return a future of the ticket's answer; the turn of the loop ends with a write."""
         if future is None:
             future = self._loop.create_future()
-        ticket.future = future
+        self.tell(ticket, future)
+        return future
+
+    def tell(self, ticket: Commitment, who: "asyncio.Future[Any] | Callable[[Any], None]") -> None:
+        """Settle a future, or call with the ticket, when it is done."""
+        ticket.future = who
+        self._expect_one()
+
+    def gather(self, topic: Topic, batch: Batch, who: object, answer: "OnGathered") -> None:
+        """Write with all others of this turn to the topic, as one ticket, if `may_gather`.
+
+        Measured: a ticket of its own costs a single write 6 of its 14 µs.
+        """
+        writes = self._writes.get((topic, answer))
+        if writes is None:
+            self._writes[topic, answer] = [(batch, who)]
+        else:
+            writes.append((batch, who))
+        self._expect_one()
+
+    def submit_gathered(self) -> None:
+        """Queue what was gathered, before anything that must come after it."""
+        writes, self._writes = self._writes, {}
+        for (topic, answer), items in writes.items():
+            batch = items[0][0] if len(items) == 1 else merge_batches([b for b, _ in items])
+            write = Write(batch=batch, options=NO_OPTIONS, config={})
+            try:
+                _, ticket = self._engine.submit_append(topic, write, waiter=self)
+            except TopicsError as error:
+                answer(items, None, error)
+            else:
+                ticket.future = partial(_answer_gathered, answer, items)
+
+    def _expect_one(self) -> None:
         self._gathered += 1
         if self._gathered >= self._half and not self._commit.is_syncing:
             # Half of the writers are here: their sync runs while the other half gathers.
@@ -72,7 +130,6 @@ class _ShardWaiter:
         elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
-        return future
 
     def wake(self, tickets: list[Commitment]) -> None:
         self._loop.call_soon_threadsafe(_resolve, tickets)
@@ -88,6 +145,8 @@ class _ShardWaiter:
     def _write(self) -> None:
         commit = self._commit
         self._gathered = 0
+        if self._writes:
+            self.submit_gathered()
         with commit.lock:
             self._half = max(HALF_MIN, commit.queue_depth // 2)
             finished = commit.flush()
@@ -98,22 +157,47 @@ class _ShardWaiter:
             self._ask_sync()
 
 
+def _answer_gathered(answer: OnGathered, items: Gathered, ticket: Append) -> None:
+    answer(items, ticket, ticket.error)
+
+
+def _settle_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+    first_seq = 0 if ticket is None else ticket.first_seq
+    for batch, future in items:
+        if future.done():
+            pass
+        elif ticket is None or error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(
+                Appended(
+                    topic=ticket.topic.name,
+                    first_seq=first_seq,
+                    last_seq=first_seq + batch.count - 1,
+                    count=batch.count,
+                    head_seq=ticket.topic.head_seq,
+                )
+            )
+        first_seq += batch.count
+
+
 def _resolve(tickets: list[Commitment]) -> None:
     for ticket in tickets:
-        future = ticket.future
-        if not isinstance(future, asyncio.Future) or future.done():
-            continue
-        if ticket.error is None:
-            future.set_result(ticket.answer)
-        else:
-            future.set_exception(ticket.error)
+        who = ticket.future
+        if callable(who):
+            who(ticket)
+        elif isinstance(who, asyncio.Future) and not who.done():
+            if ticket.error is None:
+                who.set_result(ticket.answer)
+            else:
+                who.set_exception(ticket.error)
 
 
 class _ClaimWindows:
     """Gathers the claimers of a queue with `claim_jitter_ms` and has them dealt jobs together."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, engine: Engine, waiters: dict[Shard, _ShardWaiter]
+        self, loop: asyncio.AbstractEventLoop, engine: Engine, waiters: dict[Shard, ShardWaiter]
     ) -> None:
         self._loop = loop
         self._engine = engine
@@ -154,11 +238,11 @@ class AsyncLog:
         self._cold = ThreadPoolExecutor(
             max_workers=log.engine.config.cold_threads, thread_name_prefix="topics-cold-read"
         )
-        self._waiters = {
-            shard: _ShardWaiter(self._loop, shard, ask)
+        self.waiters = {
+            shard: ShardWaiter(self._loop, log.engine, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
-        self._claim_windows = _ClaimWindows(self._loop, log.engine, self._waiters)
+        self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters)
 
     @classmethod
     async def open(
@@ -166,20 +250,32 @@ class AsyncLog:
         path: str | None = None,
         *,
         config: ServerConfig | None = None,
+        progress: Callable[[float], None] = lambda _: None,
         **settings: Any,  # noqa: ANN401 - a setting is a number or text
     ) -> Self:
-        """Open a data directory as `topics.open` does; recovery runs beside the event loop."""
+        """Open a data directory as `topics.open` does; recovery runs beside the event loop.
+
+        `progress` is called from another thread, with 0.0 to 1.0.
+        """
         configured = configure(path, config, settings)
-        log = await asyncio.get_running_loop().run_in_executor(None, Log, configured)
-        return cls(log)
+        opening = partial(Log, configured, progress=progress)
+        return cls(await asyncio.get_running_loop().run_in_executor(None, opening))
 
     # Topics.
 
     async def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - a config value is any JSON
-        return await self._run(lambda: self.log.create(topic, **config))
+        return await self.run(lambda: self.log.create(topic, **config))
+
+    async def put_topic(self, topic: str, changes: Mapping[str, Any]) -> bool:
+        """Create or change a topic; tell whether it was created."""
+        return await self.run(lambda: self.log.engine.create_topic(topic, changes))
+
+    async def drop_topic(self, topic: str, *, if_empty: bool) -> tuple[bool, list[str]]:
+        """Delete a topic; tell whether there was one, and which routers went with it."""
+        return await self.run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
-        return await self._run(lambda: self.log.drop(topic, if_empty=if_empty))
+        return await self.run(lambda: self.log.drop(topic, if_empty=if_empty))
 
     async def state(self, topic: str) -> TopicState:
         return self.log.state(topic)
@@ -253,7 +349,8 @@ class AsyncLog:
         parsed = None if match is None else parse_match(match)
         engine = self.log.engine
         found = engine.topic(topic)
-        waiter = self._waiters[engine.shard_of(found)]
+        waiter = self.waiters[engine.shard_of(found)]
+        waiter.submit_gathered()  # asked for before this delete
         _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
@@ -268,17 +365,8 @@ class AsyncLog:
         max: int = 1,  # noqa: A002 - its name on the wire
         lease_ms: int | None = None,
     ) -> Claimed:
-        engine = self.log.engine
-        found = engine.topic(topic)
         request = ClaimRequest(node=node, max=max, lease_ms=lease_ms)
-        if touches_cold(found, 0):
-            return await self._loop.run_in_executor(self._cold, engine.claim, found, request)
-        if found.config.claim_jitter_ms:
-            return await self._claim_windows.claim(found, request)
-        _, waiter = self._queue(topic)
-        _, ticket = engine.submit_claim(found, request, waiter=waiter)
-        claimed: Claimed = await waiter.expect(ticket)
-        return claimed
+        return await self.claim_jobs(self.log.engine.topic(topic), request)
 
     async def ack(
         self, topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None = None
@@ -322,10 +410,10 @@ class AsyncLog:
     # Keeping.
 
     async def sync(self) -> None:
-        await self._run(self.log.sync)
+        await self.run(self.log.sync)
 
     async def close(self) -> None:
-        await self._run(self.log.close)
+        await self.run(self.log.close)
         self._pool.shutdown(wait=False)
         self._cold.shutdown(wait=False)
 
@@ -340,23 +428,51 @@ class AsyncLog:
     ) -> None:
         await self.close()
 
-    def _queue(self, topic: str) -> tuple[Topic, _ShardWaiter]:
+    def _queue(self, topic: str) -> tuple[Topic, ShardWaiter]:
         found = self.log.engine.topic(topic)
-        return found, self._waiters[self.log.engine.shard_of(found)]
+        return found, self.waiter_of(found)
+
+    # For the server, which answers from callbacks instead of coroutines.
+
+    def waiter_of(self, topic: Topic) -> ShardWaiter:
+        return self.waiters[self.log.engine.shard_of(topic)]
+
+    async def topic_for_write(self, topic: str, write: Write) -> tuple[Topic, bool]:
+        """Return the topic a write goes to, and whether it was made for it."""
+        return await self.run(lambda: self.log.engine.topic_for_write(topic, write))
+
+    async def claim_jobs(self, topic: Topic, request: ClaimRequest) -> Claimed:
+        engine = self.log.engine
+        if touches_cold(topic, 0):
+            return await self._loop.run_in_executor(self._cold, engine.claim, topic, request)
+        if topic.config.claim_jitter_ms:
+            return await self._claim_windows.claim(topic, request)
+        waiter = self.waiter_of(topic)
+        _, ticket = engine.submit_claim(topic, request, waiter=waiter)
+        claimed: Claimed = await waiter.expect(ticket)
+        return claimed
+
+    async def read_cold(self, topic: Topic, request: DiffRequest) -> Page:
+        """Read on the pool of the cold tier."""
+        return await self._loop.run_in_executor(self._cold, self.log.engine.diff, topic, request)
 
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
         engine = self.log.engine
-        waiter = self._waiters[engine.shard_of(topic)]
+        waiter = self.waiters[engine.shard_of(topic)]
+        if may_gather(topic, write):
+            future: asyncio.Future[Appended] = self._loop.create_future()
+            waiter.gather(topic, write.batch, future, _settle_gathered)
+            return future
+        waiter.submit_gathered()  # asked for before this write
         _, ticket = engine.submit_append(topic, write, waiter=waiter)
         return waiter.expect(ticket)
 
     async def _append_and_create(self, topic: str, write: Write) -> Appended:
-        engine = self.log.engine
-        found, created = await self._run(lambda: engine.topic_for_write(topic, write))
+        found, created = await self.topic_for_write(topic, write)
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
 
-    async def _run(self, call: Callable[[], T]) -> T:
+    async def run(self, call: Callable[[], T]) -> T:
         """Run a rare call that syncs on a thread of its own."""
         return await self._loop.run_in_executor(self._pool, call)

@@ -24,6 +24,7 @@ ENV_PREFIX: Final = "TOPICS_"
 MAX_WAL_SHARDS: Final = 64
 AUTO_WAL_SHARDS_MAX: Final = 8
 
+HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 YEAR_MS: Final = 366 * DAY_MS
 
@@ -39,12 +40,9 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
     {
         "TOPICS_CONFIG": Reserved("path of the TOML file the command line reads"),
         "TOPICS_PURE_PYTHON": Reserved("1: run the pure-Python kernel"),
-        "TOPICS_API_KEYS": Reserved("keys of the HTTP server, to come", secret=True),
-        "TOPICS_ALLOW_INSECURE_NO_AUTH": Reserved("HTTP server, to come: open bind without keys"),
-        "TOPICS_BIND": Reserved("HTTP server, to come: host and port"),
-        "TOPICS_HOST": Reserved("HTTP server, to come: host"),
-        "TOPICS_PORT": Reserved("HTTP server, to come: port"),
-        "TOPICS_PROBE_AUTH": Reserved("HTTP server, to come: health and ready need a key"),
+        "TOPICS_API_KEYS": Reserved(
+            "keys of the HTTP server: only here, never a flag", secret=True
+        ),
         "TOPICS_BROKER_PORT": Reserved("line protocol, to come: its port"),
         "TOPICS_BROKER_PARTITIONS": Reserved("line protocol, to come: partitions of a new topic"),
     }
@@ -77,6 +75,43 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     cold_dir: Annotated[
         str | None, Meta(description="folder for old sealed segments; unset: no cold tier")
     ] = None
+
+    host: Annotated[str, Meta(description="address the HTTP server listens on")] = "127.0.0.1"
+    port: Annotated[int, _count("port of the HTTP server; 0: any free one", low=0, high=65_535)] = (
+        4000
+    )
+    allow_insecure_no_auth: Annotated[
+        bool, Meta(description="listen beyond this machine although no key is set")
+    ] = False
+    probe_auth: Annotated[bool, Meta(description="health and ready need a key too")] = False
+    allowed_hosts: Annotated[
+        str | None,
+        Meta(description="names a Host header may have, by comma; *: any; unset: see the docs"),
+    ] = None
+    head_timeout_ms: Annotated[
+        int, _ms("a request head must be here within", low=10, high=HOUR_MS)
+    ] = 5_000
+    body_min_bytes_per_s: Annotated[
+        int, _count("a request body that comes slower is given up; 0: never", low=0, high=GIB)
+    ] = 1_024
+    idle_timeout_ms: Annotated[
+        int, _ms("a connection without a request is closed after", low=10, high=DAY_MS)
+    ] = 75_000
+    slow_reader_ms: Annotated[
+        int, _ms("a stream whose reader takes nothing is closed after", low=10, high=HOUR_MS)
+    ] = 30_000
+    stream_buffer_bytes: Annotated[
+        int, _size("bytes that wait for one reader of a stream", low=4 * KIB, high=GIB)
+    ] = MIB
+    session_ttl_ms: Annotated[
+        int, _ms("a watch session without a stream lives", low=100, high=DAY_MS)
+    ] = 300_000
+    drain_ms: Annotated[
+        int, _ms("a stop waits so long for requests under way", low=0, high=HOUR_MS)
+    ] = 5_000
+    slow_request_ms: Annotated[
+        int, _ms("a request that takes longer is logged; 0: none is", low=0, high=HOUR_MS)
+    ] = 1_000
 
     wal_shards: Annotated[
         int,

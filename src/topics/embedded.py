@@ -75,6 +75,7 @@ class Log:
         cold_disk: Disk | None = None,
         clock: Clock | None = None,
         background: bool = True,
+        progress: Callable[[float], None] = lambda _: None,
     ) -> None:
         keep_freed_memory(config.keep_freed_bytes)
         if cold_disk is None and config.cold_dir is not None:
@@ -84,6 +85,7 @@ class Log:
             config,
             clock=clock or SystemClock(),
             cold=None if cold_disk is None else FolderStore(cold_disk, mapped=False),
+            progress=progress,
         )
         self._background = Background(self.engine) if background else None
 

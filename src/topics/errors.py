@@ -8,10 +8,22 @@ TopicsError
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
 │   ├── TopicFull
-│   └── NotAQueue
+│   ├── NotAQueue
+│   ├── RouterNotFound
+│   ├── RouterCycle
+│   └── HttpRefused          the request itself, not what it asks of a topic
+│       ├── Unauthorized
+│       ├── Forbidden
+│       ├── RouteNotFound
+│       ├── MethodNotAllowed
+│       ├── NotAcceptable
+│       ├── RequestTimeout
+│       ├── PayloadTooLarge
+│       └── UnsupportedMediaType
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
+│   ├── NotReady
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
 └── StorageError             the operator has to look: never caught inside the engine
@@ -68,9 +80,16 @@ class TopicNotFound(RequestError):
 
 
 class TopicExistsIncompatible(RequestError):
-    """The topic is there, but not of the kind that was asked for."""
+    """The topic is there, but not of the kind that was asked for.
+
+    `reason` names the kind of conflict where a caller may want to tell: it becomes `detail.reason`.
+    """
 
     code = "topic_exists_incompatible"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TopicNotEmpty(RequestError):
@@ -99,6 +118,66 @@ class TopicFull(RequestError):
         return f"topic {self.topic!r} is full and rejects writes: delete records or raise its cap"
 
 
+class HttpRefused(RequestError):
+    """The request itself, not what it asks of a topic, is refused."""
+
+
+class Unauthorized(HttpRefused):
+    """No key, or one that nobody has."""
+
+    code = "unauthorized"
+
+
+class Forbidden(HttpRefused):
+    """The key may not do this, or not to this name."""
+
+    code = "forbidden"
+
+
+class RouteNotFound(HttpRefused):
+    """There is no such route, watch session or ticket."""
+
+    code = "not_found"
+
+
+class MethodNotAllowed(HttpRefused):
+    """The route is there, but not for this method."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, allowed: tuple[str, ...]) -> None:
+        super().__init__(method, allowed)
+        self.method = method
+        self.allowed = allowed
+
+    def __str__(self) -> str:
+        return f"{self.method} is not allowed here: use {' or '.join(self.allowed)}"
+
+
+class NotAcceptable(HttpRefused):
+    """A stream was asked for by someone who does not accept one."""
+
+    code = "not_acceptable"
+
+
+class RequestTimeout(HttpRefused):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
+
+
+class PayloadTooLarge(HttpRefused):
+    """The body is larger than the limit."""
+
+    code = "payload_too_large"
+
+
+class UnsupportedMediaType(HttpRefused):
+    """The body is not JSON, or encoded in a way we do not know."""
+
+    code = "unsupported_media_type"
+
+
 class NotAQueue(RequestError):
     """Jobs were asked of a topic that is a plain log."""
 
@@ -110,6 +189,37 @@ class NotAQueue(RequestError):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
+
+
+class RouterNotFound(RequestError):
+    """No router has this name."""
+
+    code = "router_not_found"
+
+    def __init__(self, router: str) -> None:
+        super().__init__(router)
+        self.router = router
+
+    def __str__(self) -> str:
+        return f"router {self.router!r} does not exist"
+
+
+class RouterCycle(RequestError):
+    """The router would send records round in a circle, and does not say that it may.
+
+    `cycle` names the topics on the way, the first one again at the end.
+    """
+
+    code = "router_cycle"
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(cycle)
+        self.cycle = cycle
+
+    def __str__(self) -> str:
+        return (
+            f"the router closes the circle {' -> '.join(self.cycle)}: set allow_cycle to allow it"
+        )
 
 
 class RetryLater(TopicsError):
@@ -143,6 +253,17 @@ class LimitReached(RetryLater):
 
     def __str__(self) -> str:
         return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
+
+
+class NotReady(RetryLater):
+    """The server still replays its log."""
+
+    def __init__(self, progress: float) -> None:
+        super().__init__(progress)
+        self.progress = progress
+
+    def __str__(self) -> str:
+        return f"the log is being replayed, {self.progress:.0%} done: try again soon"
 
 
 class Closed(RetryLater):

@@ -24,8 +24,10 @@ DEFAULT_BATCH_BYTES: Final = 1 * MIB  # byte budget of one read
 MAX_BATCH_BYTES: Final = 8 * MIB
 MAX_NAME_CHARS: Final = 255
 
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
-_ROUTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}")
+TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
+ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"
+_TOPIC_NAME = re.compile(TOPIC_NAME_PATTERN[1:-1])
+_ROUTER_NAME = re.compile(ROUTER_NAME_PATTERN[1:-1])
 
 
 def _count(text: str, *, low: int = 1, high: int) -> Meta:

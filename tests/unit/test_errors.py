@@ -23,7 +23,17 @@ CODES = {
     "topic_exists_incompatible",
     "topic_not_empty",
     "topic_full",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "not_acceptable",
+    "request_timeout",
+    "router_not_found",
+    "router_cycle",
     "not_a_queue",
+    "payload_too_large",
+    "unsupported_media_type",
     "throttled",
     "not_ready",
     "shutting_down",
@@ -36,7 +46,8 @@ def built(kind: type[TopicsError]) -> TopicsError:
         return kind("what happened")
     values: dict[str, object] = {}
     for name, parameter in inspect.signature(kind).parameters.items():
-        values[name] = 7 if parameter.annotation is int else f"some {name}"
+        some = {int: 7, float: 0.5, tuple[str, ...]: ("GET", "PUT")}
+        values[name] = some.get(parameter.annotation, f"some {name}")
     positional = [
         values.pop(name)
         for name, parameter in inspect.signature(kind).parameters.items()

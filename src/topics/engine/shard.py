@@ -26,8 +26,15 @@ class Shard:
         """Queues with jobs on their way to a dead-letter topic."""
         self.tail_bytes = 0
         """Bytes of the chunks of this shard."""
+        self.records_appended = 0
+        self.records_evicted = 0
+        """Those of deleted topics; the others count their own."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
+        self.on_published: Callable[[Topic], None] = ignore
+        """Told of news in a watched topic, with the lock held: it may only take note."""
+        self.on_routed: Callable[[Topic], None] = ignore
+        """Called with a topic that routers copy from, when it has grown; the lock is held."""
 
     def submit_control(
         self, frame: bytes, *, needs_sync: bool = False, abort: Callable[[], None] | None = None
@@ -48,3 +55,7 @@ class Shard:
 
 def _nothing() -> None:
     """Publish nothing."""
+
+
+def ignore(topic: Topic) -> None:
+    """Take no note."""

@@ -1,6 +1,15 @@
-"""What an append takes besides records, and what it answers."""
+"""What an append takes, and what it answers.
 
-from msgspec import Struct
+The kernel reads the body in one pass; `AppendBody` says to people and tools what it accepts.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_META_KEYS
+from topics.model.performance import Performance
+from topics.model.topic_config import TopicConfig
 
 
 class Appended(Struct, frozen=True, kw_only=True):
@@ -31,3 +40,41 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     def repeatable(self) -> bool:
         """Tell whether the same write may come again and must not happen twice."""
         return self.idempotency_key is not None or self.producer_id is not None
+
+
+class NewRecord(Struct, frozen=True, kw_only=True):
+    """A record as it is written; `data` and `meta` come back as the very bytes that were sent."""
+
+    data: Annotated[Any, Meta(description="any JSON; null is data, too")]
+    tag: Annotated[str, Meta(max_length=256)] | None = None
+    node: Annotated[str, Meta(max_length=128)] | None = None
+    meta: Annotated[dict[str, Any], Meta(max_length=MAX_META_KEYS)] | None = None
+
+
+class AppendBody(Struct, frozen=True, kw_only=True):
+    """The body of an append: all of it is written, with contiguous seqs, or nothing."""
+
+    records: Annotated[list[NewRecord], Meta(min_length=1, max_length=10_000)]
+    node: Annotated[str, Meta(max_length=128)] | None = None
+    idempotency_key: (
+        Annotated[str, Meta(min_length=1, max_length=MAX_IDEMPOTENCY_KEY_CHARS)] | None
+    ) = None
+    create: Annotated[bool, Meta(description="false: 404 where the topic is absent")] = True
+    config: Annotated[
+        TopicConfig | None, Meta(description="used only if this write creates the topic")
+    ] = None
+    disable_backpressure: bool = False
+
+
+class AppendReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer: the seqs are spelled out unless `return_seqs=false`."""
+
+    topic: str
+    first_seq: int
+    last_seq: int
+    seqs: list[int] | UnsetType = UNSET
+    head_seq: int
+    count: int
+    created: bool
+    deduped: bool
+    performance: Performance

@@ -1,6 +1,16 @@
-"""What a delete answers."""
+"""What a delete takes and answers."""
 
 from msgspec import Struct
+
+from topics.model.diff import Match, Seq
+from topics.model.performance import Performance
+
+
+class DeleteBody(Struct, frozen=True, kw_only=True):
+    """The body of a delete: one of the two, or both."""
+
+    before_seq: Seq = 0
+    match: Match | None = None
 
 
 class Deleted(Struct, frozen=True, kw_only=True):
@@ -12,3 +22,9 @@ class Deleted(Struct, frozen=True, kw_only=True):
     head_seq: int
     count: int
     bytes: int
+
+
+class DeleteReply(Deleted, frozen=True, kw_only=True):
+    """The body of the answer."""
+
+    performance: Performance

@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from topics.errors import RequestError
+from topics.model.performance import Performance
 
 TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
 MATCH_OPS = ("Eq", "Glob")
+MAX_SEQ = 2**63 - 1
+Seq = Annotated[int, Meta(ge=0, le=MAX_SEQ, description="a seq; 0 is before the first")]
+Match = Annotated[
+    str | list[str],
+    Meta(title="Match", description='a tag, ["tag","Eq","X"] or ["tag","Glob","X*"]'),
+]
 NO_META = Raw(b"null")
 """Not None: msgspec takes no union with Raw."""
 
@@ -38,6 +45,19 @@ class Record(Struct, frozen=True, kw_only=True):
         return found
 
 
+class DiffBody(Struct, frozen=True, kw_only=True):
+    """The body of a read; unknown fields are ignored."""
+
+    from_seq: Seq = 0
+    limit: Annotated[int, Meta(ge=0, description="0: the default; above the maximum: clamped")] = 0
+    node: str | list[str] | None = None
+    match: Match | None = None
+    include_tags: bool = False
+    include_meta: bool = True
+    wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
+    max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
+
+
 class Tombstone(Struct, frozen=True, kw_only=True):
     """Seqs that this reader will never see, because nobody asked for their loss."""
 
@@ -47,6 +67,31 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     missed_estimate: int
     earliest_seq: int
     head_seq: int
+
+
+class ShownRecord(Struct, frozen=True, kw_only=True):
+    """A record as a reader gets it; what it has not is left out."""
+
+    seq: int = field(name="$seq")
+    ts: int = field(name="$ts")
+    node: str | UnsetType = field(name="$node", default=UNSET)
+    tag: str | UnsetType = field(name="$tag", default=UNSET)
+    meta: dict[str, Any] | UnsetType = UNSET
+    data: Any
+
+
+class DiffReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer to a read."""
+
+    topic: str
+    records: list[ShownRecord]
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    caught_up: bool
+    tombstone: Tombstone | None
+    lag: int
+    performance: Performance
 
 
 class Page:

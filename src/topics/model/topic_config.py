@@ -1,19 +1,27 @@
 """The config of one topic: it travels on the wire and in the WAL."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from topics.config import nearest
 from topics.errors import RequestError, TopicExistsIncompatible
+from topics.limits import TOPIC_NAME_PATTERN
+from topics.model.whole_numbers import with_whole_numbers
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 PRIORITY_MAX = 1000
 LEASE_MS = (100, 86_400_000)
 CLAIM_JITTER_MS = (0, 5_000)
 
+
+_INT64 = 2**63
+Amount = Annotated[int, Meta(ge=0, le=_INT64 - 1)]
+Clamped = Annotated[int, Meta(ge=-_INT64, le=_INT64 - 1, description="clamped to its range")]
+TopicName = Annotated[str, Meta(extra_json_schema={"pattern": TOPIC_NAME_PATTERN})]
+"""Checked by `check_topic_name`, which says what is wrong with a name."""
 
 _C = TypeVar("_C", bound="TopicConfig")
 
@@ -22,21 +30,21 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Always whole and resolved: `durability` is the class, `durable` only its echo."""
 
     type: Literal["log", "queue"] = "log"
-    ttl_ms: int = 0
-    cap_records: int = 0
-    cap_bytes: int = 0
+    ttl_ms: Amount = 0
+    cap_records: Amount = 0
+    cap_bytes: Amount = 0
     discard: Literal["old", "reject"] = "old"
     durability: Durability = "disk"
     durable: bool = False
-    priority: int | None = None
+    priority: Clamped | None = None
     auto_priority: bool = True
     auto_create: bool = True
-    idempotency_window_ms: int = 120_000
+    idempotency_window_ms: Amount = 120_000
     dedupe_node: bool = True
-    lease_ms: int = 30_000
-    claim_jitter_ms: int = 0
-    max_deliveries: int = 0
-    dead_letter: str | None = None
+    lease_ms: Clamped = 30_000
+    claim_jitter_ms: Clamped = 0
+    max_deliveries: Amount = 0
+    dead_letter: TopicName | None = None
     leases_durable: bool = False
 
     @classmethod
@@ -49,7 +57,10 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Raise RequestError where one cannot be used.
         """
         _check_names(changes)
-        fields = {name: getattr(self, name) for name in self.__struct_fields__} | dict(changes)
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        fields |= with_whole_numbers(dict(changes))
+        if not isinstance(fields["durable"], bool):
+            raise RequestError("topic config: durable must be true or false")
         if "durability" not in changes and "durable" in changes:
             fields["durability"] = "fsync" if changes["durable"] else "disk"
         fields["durable"] = fields["durability"] == "fsync"
@@ -75,15 +86,6 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def _checked(config: _C) -> _C:
-    for name in (
-        "ttl_ms",
-        "cap_records",
-        "cap_bytes",
-        "idempotency_window_ms",
-        "max_deliveries",
-    ):
-        if getattr(config, name) < 0:
-            raise RequestError(f"topic config: {name} must be 0 (off) or more")
     priority = config.priority
     if priority is not None:
         priority = _clamped(priority, (-PRIORITY_MAX, PRIORITY_MAX))

@@ -1,7 +1,8 @@
 """What a topic shows of itself."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
+from topics.model.performance import Performance
 from topics.model.queues import QueueState
 from topics.model.topic_config import TopicConfig
 
@@ -24,3 +25,48 @@ class TopicState(Struct, frozen=True, kw_only=True):
     segments: int
     cold_segments: int
     queue: QueueState | None = None
+
+
+class TopicReply(TopicState, frozen=True, kw_only=True):
+    """The body of the answer to a look at one topic."""
+
+    effective_priority: int
+    performance: Performance
+
+
+class TopicPutReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer to a create or an update: the config is whole and resolved."""
+
+    topic: str
+    created: bool
+    config: TopicConfig
+    performance: Performance
+
+
+class TopicDeleteReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer to the end of a topic."""
+
+    topic: str
+    deleted: bool
+    routers_removed: list[str]
+    performance: Performance
+
+
+class ListedTopic(Struct, frozen=True, kw_only=True):
+    """One line of a list."""
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    durable: bool
+    effective_priority: int
+
+
+class TopicListReply(Struct, frozen=True, kw_only=True):
+    """One page of a list; `next_cursor` is there while there are more."""
+
+    topics: list[ListedTopic]
+    next_cursor: str | UnsetType = UNSET
+    performance: Performance

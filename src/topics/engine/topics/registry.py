@@ -46,6 +46,8 @@ class Registry:
         self._stores = stores
         self._config = config
         self._clock = clock
+        self.on_created: Callable[[Topic], None] = _ignore
+        """Told of a new topic, with the lock held: it may only take note."""
 
     # Looking.
 
@@ -129,6 +131,9 @@ class Registry:
                 topic.deleted = True
             shard.commit.commit(ticket)
             del self._by_name[name]
+            if topic.watchers:
+                with shard.lock:
+                    shard.on_published(topic)
             return topic
 
     def _create(self, name: str, config: TopicConfig) -> None:
@@ -148,6 +153,7 @@ class Registry:
             ticket = self._submit(shard, topic, body)
         shard.commit.commit(ticket)
         self._by_name[name] = topic
+        self.on_created(topic)
 
     def _update(self, topic: Topic, changes: Mapping[str, Any]) -> None:
         topic.config.check_same_type(changes, topic=topic.name)
@@ -201,6 +207,10 @@ class Registry:
             holes.append(Hole(told_seq + 1, topic.head_seq, "deleted"))
         for hole in holes:
             shard.submit_control(frame.encode_control(frame.Hole(*hole), topic_id=topic.id))
+
+
+def _ignore(topic: Topic) -> None:
+    """Take no note."""
 
 
 def _revive(topic: Topic) -> None:

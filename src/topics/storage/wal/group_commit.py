@@ -150,6 +150,11 @@ class GroupCommit:
         self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
+        self.at_risk_records = 0
+        """Published before any sync covered them: what a power cut now would take."""
+        self.last_write_s = 0.0
+        """How long the last write took."""
+        self.last_sync_s = 0.0
 
     # With the lock held.
 
@@ -180,6 +185,7 @@ class GroupCommit:
     def _flush_once(self) -> list[Commitment]:
         batch, self._pending = self._pending, []
         size, self._pending_bytes = self._pending_bytes, 0
+        started_s = self._clock.monotonic_s()
         try:
             if size:
                 self.log.write(
@@ -192,6 +198,8 @@ class GroupCommit:
             # this batch is refused. After any other failure no sync will ever come.
             waiting = [] if self.log.failed is None else self._drain_awaiting()
             return self._fail([*waiting, *batch], error)
+        self.last_write_s = self._clock.monotonic_s() - started_s
+        self.log.counters.batch_tickets.observe(len(batch))
         return self._publish_written(batch, size)
 
     def oldest_unpublished(self) -> Position:
@@ -305,14 +313,19 @@ class GroupCommit:
             if not self.log.needs_sync:
                 return [*finished, *self._publish_synced(covered)]
             point = self.log.begin_sync()
+            safe_records = self.at_risk_records
+        started_s = self._clock.monotonic_s()
         try:
             point.sync()
         except DiskFailed as error:
             with self.lock:
                 self.log.fail(error)
                 return [*finished, *self._fail(self._drain_awaiting(), error)]
+        self.last_sync_s = self._clock.monotonic_s() - started_s
         with self.lock:
             self.log.finish_sync(point)
+            self.at_risk_records -= safe_records
+            self.log.counters.sync_us.observe(self.last_sync_s * 1e6)
             finished += self._publish_synced(covered)
             return [*finished, *self.flush()]
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly
+from topics.histogram import LATENCY_US, SIZES, Histogram
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
@@ -48,6 +49,8 @@ class WalCounters:
         self.fsyncs = 0
         self.bytes_written = 0
         self.rotations = 0
+        self.sync_us = Histogram(LATENCY_US)
+        self.batch_tickets = Histogram(SIZES)
 
 
 class WalLog:

@@ -9,7 +9,7 @@ import pytest
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly, Throttled
 from topics.storage.disk.disk import Buffer
 from topics.storage.wal.group_commit import GroupCommit, Ticket
-from topics.storage.wal.log import Position, WalLog
+from topics.storage.wal.log import Position, WalCounters, WalLog
 from topics.testing.manual_clock import ManualClock
 
 DEADLINE_S = 10.0
@@ -24,6 +24,7 @@ class NotedLog:
         self.notes: list[str] = []
         self.position = Position(1, 0)
         self.synced = Position(1, 0)
+        self.counters = WalCounters()
         self.failed: DiskFailed | None = None
         self.fail_write: DiskFailed | None = None
         self.fail_sync: DiskFailed | None = None

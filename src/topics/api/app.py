@@ -1,0 +1,287 @@
+"""What all requests of one server share: the log, the keys, the connections, the counters.
+
+Keeps: every exchange is answered once; a bug in a handler answers 500 and is logged, and nothing
+else of the server notices.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine
+from email.utils import formatdate
+from typing import TYPE_CHECKING, Any
+
+from topics.aio import AsyncLog
+from topics.api.auth import Caller, Keyring
+from topics.api.body import decode_body
+from topics.api.connection import Connection
+from topics.api.exchange import Channel, Exchange
+from topics.api.head import Head, build_head, read_head
+from topics.api.host import HostRule
+from topics.api.live import Live
+from topics.api.log import RequestLog
+from topics.api.parking import Parking
+from topics.api.request_metrics import RequestMetrics
+from topics.api.routes import UNREAD, find_route
+from topics.api.tickets import Tickets
+from topics.api.watch_sessions import WatchSessions
+from topics.clock import Clock
+from topics.config import ServerConfig
+from topics.engine.delivery.priority import effective_priority
+from topics.engine.delivery.scheduler import Delivery
+from topics.engine.topics.topic import Topic
+from topics.errors import (
+    Closed,
+    LimitReached,
+    NotReady,
+    TopicsError,
+    UnsupportedMediaType,
+)
+
+if TYPE_CHECKING:
+    from topics.engine.engine import Engine
+
+REMEMBERED_HEADS = 1024
+REMEMBERED_HEAD_BYTES = 1024
+
+
+class App:
+    """One server's state, on its event loop."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        keyring: Keyring,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        request_log: RequestLog,
+    ) -> None:
+        self.config = config
+        self.keyring = keyring
+        self.clock = clock
+        self.loop = loop
+        self.tickets = Tickets(clock)
+        self.request_log = request_log
+        self.metrics = RequestMetrics()
+        self.parking = Parking(self)
+        self.started_s = clock.monotonic_s()
+        self.log: AsyncLog | None = None
+        self.watches = WatchSessions(self)
+        self._live: Live | None = None
+        self.replay_progress = 0.0
+        self.stopping = False
+        self.connections: set[Connection] = set()
+        self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
+        self._heads: dict[bytes, Head] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unread = build_head("GET", b"/", [])
+        self._unread.keep_alive = False
+        self.on_stop: list[Callable[[], None]] = []
+        """What ends streams when the server stops."""
+        self.renew_date()
+
+    @property
+    def engine(self) -> "Engine":
+        if self.log is None:
+            raise NotReady(self.replay_progress)
+        return self.log.log.engine
+
+    @property
+    def ready_log(self) -> AsyncLog:
+        if self.log is None:
+            raise NotReady(self.replay_progress)
+        return self.log
+
+    @property
+    def live(self) -> Live:
+        if self._live is None:
+            raise NotReady(self.replay_progress)
+        return self._live
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.live.delivery
+
+    def open(self, log: AsyncLog) -> None:
+        """Serve a log that was replayed."""
+        self.replay_progress = 1.0
+        self.log = log
+        self._live = Live(self, log)
+        self.on_stop.append(self._live.stop)
+
+    def effective_priority(self, topic: Topic) -> int:
+        used_ms = max(topic.last_ts, topic.last_read_ts or 0, topic.created_ts)
+        return effective_priority(topic.config, idle_ms=self.clock.now_ms() - used_ms)
+
+    # Heads.
+
+    def read_head(self, raw: bytes | bytearray) -> Head:
+        """Read a head and decide what it alone decides; a repeated one is remembered."""
+        raw = bytes(raw)
+        head = self.remembered_head(raw)
+        if head is not None:
+            return head
+        head = read_head(raw)
+        self.prepare(head)
+        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
+        if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
+            if len(self._heads) >= REMEMBERED_HEADS:
+                self._heads.clear()
+            self._heads[name] = head
+        return head
+
+    def remembered_head(self, raw: bytes) -> Head | None:
+        # A remembered head must not keep a key in memory: only its digest is the name.
+        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
+
+    def prepare(self, head: Head) -> None:
+        """Find the route and the caller of a head, or why it is refused."""
+        try:
+            self.host_rule.check(head.headers.get("host", ""))
+            head.route, head.name = find_route(head.method, head.path)
+            head.caller = self._identify(head)
+            head.caller.check_scopes(head.route.scopes)
+            if head.name and head.route.names_topic:
+                head.caller.check_name(head.name)
+            _check_media_type(head)
+        except TopicsError as refusal:
+            head.refusal = refusal
+        head.authorization = ""
+
+    def _identify(self, head: Head) -> Caller:
+        route = head.route
+        assert route is not None
+        if route.is_open or (route.is_probe and not self.config.probe_auth):
+            return self.keyring.anonymous
+        if route.is_stream and head.query and not head.authorization:
+            parameters = head.parameters()
+            if "ticket" in parameters:
+                return self.tickets.use(parameters["ticket"])
+            if "token" in parameters and not self.keyring.is_open:
+                return self.keyring.identify(parameters["token"])
+        return self.keyring.identify_header(head.authorization)
+
+    # Exchanges.
+
+    def new_exchange(
+        self, channel: Channel, head: Head, body: bytes | bytearray, started_s: float
+    ) -> Exchange:
+        caller = head.caller or self.keyring.anonymous
+        route = head.route or UNREAD
+        return Exchange(self, channel, head, route, head.name, caller, body, started_s)
+
+    def unread_exchange(self, channel: Channel) -> Exchange:
+        """Return an exchange for a request that could not even be read."""
+        return self.new_exchange(channel, self._unread, b"", self.clock.monotonic_s())
+
+    def dispatch(self, exchange: Exchange) -> None:
+        """Answer, or begin to."""
+        head, route = exchange.head, exchange.route
+        exchange.caller.requests += 1
+        try:
+            if head.refusal is not None:
+                raise head.refusal  # noqa: TRY301 - one way out of a refused request
+            self._check_open(exchange)
+            if "content-encoding" in head.headers:
+                exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
+            waits = route.handle(self, exchange)
+        except TopicsError as error:
+            exchange.fail(error)
+        except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
+            self._answer_bug(exchange, bug)
+        else:
+            if waits is not None:
+                self.spawn(self._finish(exchange, waits))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run beside the requests; kept until it ends."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _finish(self, exchange: Exchange, waits: Coroutine[Any, Any, None]) -> None:
+        try:
+            await waits
+        except TopicsError as error:
+            exchange.fail(error)
+        except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
+            self._answer_bug(exchange, bug)
+
+    def _check_open(self, exchange: Exchange) -> None:
+        route, caller = exchange.route, exchange.caller
+        if route.needs_log:
+            if self.stopping:
+                raise Closed("the server is stopping: try again soon")
+            if self.log is None:
+                raise NotReady(self.replay_progress)
+        limit = self.config.max_inflight_per_key
+        if limit and caller.requests > limit and not caller.is_anonymous:
+            raise LimitReached("max_inflight_per_key", limit)
+
+    def _answer_bug(self, exchange: Exchange, bug: Exception) -> None:
+        self.request_log.bug(exchange, bug)
+        exchange.fail(TopicsError("something went wrong here: the server's log has the details"))
+
+    # What exchanges tell.
+
+    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
+        exchange.caller.requests -= 1
+        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
+        self.metrics.observe(exchange.route, status, seconds)
+        if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
+            self.request_log.slow(exchange, status, seconds)
+
+    def on_failed(self, exchange: Exchange, error: TopicsError, status: int) -> str:
+        """Log a failure that is ours; return the id the caller may quote."""
+        return self.request_log.failed(exchange, error, status)
+
+    # Time.
+
+    def renew_date(self) -> None:
+        self.date = date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
+        self.date_line = b"Date: %b\r\n\r\n" % date
+        self.closing_line = b"Connection: close\r\nDate: %b\r\n\r\n" % date
+
+    def take_http2(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Let a connection that began as HTTP/2 go on as such."""
+        from topics.api.http2 import Http2Connection  # noqa: PLC0415 - h2 is slow to import
+
+        connection = Http2Connection(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        connection.data_received(data)
+
+    async def drain(self) -> None:
+        """Wait for what is under way, as long as the budget lasts."""
+        self.stopping = True
+        for stop in list(self.on_stop):
+            stop()
+        deadline_s = self.clock.monotonic_s() + self.config.drain_ms / 1000
+        while self.clock.monotonic_s() < deadline_s:
+            for connection in list(self.connections):
+                if connection.is_idle:
+                    connection.end()
+            if not self.connections:
+                return
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()
+
+
+def _may_be_remembered(head: Head) -> bool:
+    """Tell whether the same bytes mean the same again: a ticket is good once, a refusal may end."""
+    return (
+        head.refusal is None
+        and head.route is not None
+        and not (head.route.is_stream and head.query)
+        and not head.chunked
+    )
+
+
+def _check_media_type(head: Head) -> None:
+    if head.method not in ("POST", "PUT"):
+        return
+    media_type = head.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise UnsupportedMediaType("send the body with Content-Type: application/json")

@@ -1,0 +1,39 @@
+"""What the server asks of a connection, whatever protocol it speaks."""
+
+from typing import Protocol
+
+from topics.errors import TopicsError
+
+
+class Connection(Protocol):
+    """One socket, as the sweep of timeouts and the drain see it."""
+
+    @property
+    def since_s(self) -> float:
+        """When it became idle, or what it is sending now began."""
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of the body under way has come."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is asked that is not answered."""
+
+    @property
+    def is_stalled(self) -> bool:
+        """All is answered, and the peer does not take the answers."""
+
+    @property
+    def is_reading_head(self) -> bool: ...
+
+    @property
+    def is_reading_body(self) -> bool: ...
+
+    def end(self) -> None:
+        """Close when everything written is sent."""
+
+    def abort(self) -> None: ...
+
+    def give_up(self, error: TopicsError | None) -> None:
+        """End because of a timeout; say so if a request had begun."""

@@ -1,0 +1,125 @@
+"""What each route takes and gives, for those who read /openapi.json.
+
+One entry a route, by its label; the models are those that decode the requests.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from topics.limits import ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
+from topics.model.append import AppendBody, AppendReply
+from topics.model.delete import DeleteBody, DeleteReply
+from topics.model.diff import DiffBody, DiffReply
+from topics.model.health import HealthReply, ReadyReply
+from topics.model.tickets import TicketReply
+from topics.model.topic_config import TopicConfig
+from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
+
+Schema = Mapping[str, object]
+JSON = "application/json"
+TEXT = "text/plain"
+HTML = "text/html"
+EVENTS = "text/event-stream"
+
+
+class Description(Struct, frozen=True, kw_only=True):
+    """One route in words and models; what is not named is any JSON object."""
+
+    summary: str
+    takes: object = None
+    gives: object = None
+    statuses: tuple[int, ...] = (200,)
+    media: tuple[str, ...] = (JSON,)
+    query: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    refusals: tuple[int, ...] = ()
+    """Besides those that every route of its kind has."""
+
+
+# A cursor is opaque; the pattern is that of names of three, six, nine … ASCII characters.
+_CURSOR = "^YWZ0ZXI6([A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9_-])*$"
+PARAMETERS: Mapping[str, Schema] = {
+    "topic": {"type": "string", "pattern": TOPIC_NAME_PATTERN},
+    "router": {"type": "string", "pattern": ROUTER_NAME_PATTERN},
+    "wid": {"type": "string"},
+    "prefix": {"type": "string"},
+    "source": {"type": "string"},
+    "dest": {"type": "string"},
+    "page_size": {"type": "integer", "minimum": 1, "default": 100},
+    "cursor": {"type": "string", "pattern": _CURSOR},
+    "touch": {"type": "boolean", "default": True},
+    "if_empty": {"type": "boolean", "default": False},
+    "return_seqs": {"type": "boolean", "default": True},
+    "lenient": {"type": "boolean", "default": False},
+    "token": {"type": "string"},
+    "ticket": {"type": "string"},
+    "node": {"type": "string", "minLength": 1},
+    "max": {"type": "integer", "minimum": 1, "default": 1},
+    "lease_ms": {"type": "integer", "minimum": 1},
+    "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,256}$"},
+    "Last-Event-ID": {"type": "string"},
+}
+_PAGES = ("prefix", "page_size", "cursor")
+_DELETE = Annotated[
+    DeleteBody,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {"required": ["before_seq"], "properties": {"before_seq": {"minimum": 1}}},
+                {"required": ["match"], "properties": {"match": {"type": ["string", "array"]}}},
+            ]
+        }
+    ),
+]
+
+DESCRIPTIONS: Mapping[str, Description] = {
+    "GET /v0/topics": Description(
+        summary="List topics by name", gives=TopicListReply, query=(*_PAGES, "touch")
+    ),
+    "PUT /v0/topics/:topic": Description(
+        summary="Create a topic, or change its config",
+        takes=TopicConfig,
+        gives=TopicPutReply,
+        statuses=(200, 201),
+        refusals=(409,),
+    ),
+    "GET /v0/topics/:topic": Description(
+        summary="Look at a topic", gives=TopicReply, query=("touch",)
+    ),
+    "DELETE /v0/topics/:topic": Description(
+        summary="Delete a topic with all it holds",
+        gives=TopicDeleteReply,
+        query=("if_empty",),
+        refusals=(409,),
+    ),
+    "POST /v0/topics/:topic": Description(
+        summary="Append records",
+        takes=AppendBody,
+        gives=AppendReply,
+        statuses=(200, 201),
+        query=("return_seqs",),
+        headers=("Idempotency-Key",),
+        refusals=(422,),
+    ),
+    "POST /v0/topics/:topic/diff": Description(
+        summary="Read what comes after a seq", takes=DiffBody, gives=DiffReply
+    ),
+    "POST /v0/topics/:topic/delete": Description(
+        summary="Delete records for good", takes=_DELETE, gives=DeleteReply
+    ),
+    "POST /v0/tickets": Description(
+        summary="Get a word that opens one stream, once",
+        takes=dict[str, Any],
+        gives=TicketReply,
+        statuses=(201,),
+    ),
+    "GET /v0/metrics": Description(summary="Every number about the server", media=(TEXT, JSON)),
+    "GET /v0/health": Description(summary="Is the process alive", gives=HealthReply),
+    "GET /healthz": Description(summary="Is the process alive", gives=HealthReply),
+    "GET /v0/ready": Description(summary="Is the log served", gives=ReadyReply),
+    "GET /readyz": Description(summary="Is the log served", gives=ReadyReply),
+    "GET /openapi.json": Description(summary="This document"),
+    "GET /docs": Description(summary="This document as a page", media=(HTML,)),
+}

@@ -1,0 +1,205 @@
+"""One request and the way back to whoever asked, whatever protocol they speak.
+
+A handler gets an `Exchange` and answers it once: `reply`, `fail` or `open_stream`, at once or
+later from a callback on the event loop. A handler that needs to wait is a coroutine; the fast
+routes never make one.
+"""
+
+import gzip
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from topics.api.auth import Caller
+from topics.api.error_response import encode_error
+from topics.api.head import Head
+from topics.errors import RequestError, TopicsError
+from topics.model.whole_numbers import with_whole_numbers
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+    from topics.api.routes import Route
+
+T = TypeVar("T")
+JSON = b"application/json"
+GZIP_MIN_BYTES = 1024
+
+
+class Stream(Protocol):
+    """A reply without an end: what a slow reader does not take waits here, counted."""
+
+    on_close: Callable[[], None]
+    """Called once when the reader is gone, or `close` was called."""
+    on_drain: Callable[[], None]
+    """Called when a reader that had fallen behind has taken most of it."""
+
+    def write(self, data: bytes) -> None:
+        """Send, or keep until the reader takes it."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much was written and not yet taken by the reader's kernel."""
+
+    def close(self) -> None:
+        """End the reply after what is buffered."""
+
+    def abort(self) -> None:
+        """Drop the reader at once, with what is buffered."""
+
+
+class Channel(Protocol):
+    """Where the answers of a connection go, in the order it needs."""
+
+    def send(
+        self, exchange: "Exchange", status: int, *, content_type: bytes, headers: bytes, body: bytes
+    ) -> None: ...
+
+    def send_ok(self, exchange: "Exchange", body: bytes) -> None: ...
+
+    def open_stream(
+        self, exchange: "Exchange", *, content_type: bytes, headers: bytes
+    ) -> Stream: ...
+
+
+class Exchange:
+    """A request on its way."""
+
+    __slots__ = (
+        "answered",
+        "app",
+        "body",
+        "caller",
+        "channel",
+        "head",
+        "name",
+        "response",
+        "route",
+        "started_s",
+    )
+
+    def __init__(
+        self,
+        app: "App",
+        channel: Channel,
+        head: Head,
+        route: "Route",
+        name: str,
+        caller: Caller,
+        body: bytes | bytearray,
+        started_s: float,
+    ) -> None:
+        self.app = app
+        self.channel = channel
+        self.head = head
+        self.route = route
+        self.name = name
+        """What the path names: a topic, a router, a watch."""
+        self.caller = caller
+        self.body = body
+        self.started_s = started_s
+        self.answered = False
+        self.response: bytes | None = None
+        """For the channel: bytes that wait for their turn."""
+
+    # Asking.
+
+    def decode(self, decoder: Callable[[bytes | bytearray], T]) -> T:
+        """Read the body as JSON into what a route takes."""
+        try:
+            return decoder(self.body)
+        except msgspec.ValidationError:
+            return self._decode_whole(decoder)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RequestError(f"the body is not JSON: {error}") from None
+
+    def _decode_whole(self, decoder: Callable[[bytes | bytearray], T]) -> T:
+        """Read it once more with 5.0 as 5: to JSON Schema, and to some clients, they are one."""
+        try:
+            return decoder(msgspec.json.encode(with_whole_numbers(msgspec.json.decode(self.body))))
+        except msgspec.ValidationError as error:
+            raise RequestError(str(error)) from None
+        except (msgspec.DecodeError, OverflowError, RecursionError) as error:
+            raise RequestError(f"the body cannot be used: {error}") from None
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a switch of the query."""
+        text = self.head.parameters().get(name)
+        if text is None:
+            return default
+        if text not in ("true", "false", "1", "0"):
+            raise RequestError(f"{name} must be true or false")
+        return text in ("true", "1")
+
+    def number(self, name: str, *, default: int, low: int, high: int) -> int:
+        """Return a number of the query; above `high` it is clamped."""
+        text = self.head.parameters().get(name)
+        if text is None or text == "":
+            return default
+        if not (text.isascii() and text.isdigit()) or int(text) < low:
+            raise RequestError(f"{name} must be a whole number of at least {low}")
+        return min(int(text), high)
+
+    def elapsed_ms(self) -> float:
+        return (self.app.clock.monotonic_s() - self.started_s) * 1000
+
+    # Answering.
+
+    def reply_json(self, value: object, *, status: int = 200, **performance: float) -> None:
+        """Answer with a JSON object, adding `performance`."""
+        encoded = msgspec.json.encode(value)
+        figures = b"".join(
+            b',"%b":%b' % (name.encode(), _number(figure)) for name, figure in performance.items()
+        )
+        separator = b"" if encoded == b"{}" else b","
+        self.reply(
+            status,
+            b'%b%b"performance":{"server_total_ms":%.3f%b}}'
+            % (encoded[:-1], separator, self.elapsed_ms(), figures),
+        )
+
+    def reply(
+        self, status: int, body: bytes, *, content_type: bytes = JSON, headers: bytes = b""
+    ) -> None:
+        if self.answered:
+            return
+        self.answered = True
+        if len(body) >= GZIP_MIN_BYTES and self._accepts_gzip():
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+        self.channel.send(self, status, content_type=content_type, headers=headers, body=body)
+        self.app.on_answered(self, status)
+
+    def reply_ok(self, body: bytes, now_s: float) -> None:
+        """Answer a small write: what `reply` does, for the hot path."""
+        if len(body) >= GZIP_MIN_BYTES:
+            self.reply(200, body)
+        elif not self.answered:
+            self.answered = True
+            self.channel.send_ok(self, body)
+            self.app.on_answered(self, 200, now_s)
+
+    def fail(self, error: TopicsError) -> None:
+        status, body, headers = encode_error(error, total_ms=self.elapsed_ms())
+        headers += b"X-Request-Id: %b\r\n" % self.app.on_failed(self, error, status).encode()
+        self.reply(status, body, headers=headers)
+
+    def open_stream(self, *, content_type: bytes, headers: bytes = b"") -> Stream:
+        self.answered = True
+        stream = self.channel.open_stream(self, content_type=content_type, headers=headers)
+        self.app.on_answered(self, 200)
+        return stream
+
+    def _accepts_gzip(self) -> bool:
+        accepted = self.head.headers.get("accept-encoding")
+        if not accepted or "gzip" not in accepted:
+            return False
+        for part in accepted.split(","):
+            coding, _, weight = part.partition(";")
+            if coding.strip().lower() == "gzip":
+                return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+        return False
+
+
+def _number(figure: float) -> bytes:
+    return b"%d" % figure if isinstance(figure, int) else b"%.3f" % figure

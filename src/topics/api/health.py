@@ -1,0 +1,25 @@
+"""Is it alive, is it ready."""
+
+from typing import TYPE_CHECKING
+
+from topics import __version__
+from topics.api.exchange import Exchange
+from topics.errors import Closed, NotReady
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+
+def health(app: "App", exchange: Exchange) -> None:
+    uptime_ms = int((app.clock.monotonic_s() - app.started_s) * 1000)
+    exchange.reply_json({"status": "ok", "version": __version__, "uptime_ms": uptime_ms})
+
+
+def ready(app: "App", exchange: Exchange) -> None:
+    if app.stopping:
+        raise Closed("the server is stopping")
+    if app.log is None:
+        raise NotReady(app.replay_progress)
+    exchange.reply_json(
+        {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.topics())}
+    )

@@ -1,0 +1,459 @@
+"""HTTP/1.1 on one connection: heads, bodies, answers in the order they were asked for.
+
+Hot path: bytes → remembered head → handler → bytes, without a coroutine and, for a client that
+repeats its head, without parsing it again.
+Keeps: answers leave in the order of the requests; nothing of a connection grows without bound:
+its head, its body, its pipeline and what it has not read yet.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from topics.api import reasons
+from topics.api.chunks import ChunkedBody
+from topics.api.exchange import Exchange
+from topics.api.head import MAX_HEAD_BYTES, Head
+from topics.errors import PayloadTooLarge, RequestError, TopicsError
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+MAX_PIPELINED = 128
+"""Requests under way on one connection; more wait in the kernel."""
+MAX_SKIPPED_BYTES = 64 * 1024
+"""A refused body up to this size is read and dropped; a longer one ends the connection."""
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+_last_chunk = b"", b""
+
+
+def _chunk(data: bytes) -> bytes:
+    """Frame a chunk; the last is remembered, since many streams send the same bytes in a row."""
+    global _last_chunk  # noqa: PLW0603 - one pair, replaced whole
+    last, framed = _last_chunk
+    if last is not data:
+        framed = b"%x\r\n%b\r\n" % (len(data), data)
+        _last_chunk = data, framed
+    return framed
+
+
+class Http1Stream:
+    """A chunked answer that goes on until somebody ends it."""
+
+    def __init__(self, connection: "Http1Connection", exchange: Exchange, *, chunked: bool) -> None:
+        self._connection = connection
+        self._exchange = exchange
+        self._chunked = chunked
+        self._early: list[bytes] | None = []
+        """Frames written before it is this answer's turn."""
+        self._closed = False
+        self.on_close: Callable[[], None] = _nothing
+        self.on_drain: Callable[[], None] = _nothing
+
+    def start(self, head: bytes) -> None:
+        """Begin to send: everything asked for earlier was answered."""
+        early, self._early = self._early or [], None
+        self._connection.write(head + b"".join(early))
+        if self._closed:
+            self._connection.end()
+
+    def write(self, data: bytes) -> None:
+        if self._closed:
+            return
+        framed = _chunk(data) if self._chunked else data
+        if self._early is None:
+            self._connection.write(framed)
+        else:
+            self._early.append(framed)
+
+    @property
+    def buffered_bytes(self) -> int:
+        if self._early is not None:
+            return sum(map(len, self._early))
+        return self._connection.buffered_bytes
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        last = b"0\r\n\r\n" if self._chunked else b""
+        self._closed = True
+        if self._early is None:
+            self._connection.write(last)
+            self._connection.end()
+        else:
+            self._early.append(last)
+        self.on_close()
+
+    def abort(self) -> None:
+        self.lost()
+        self._connection.abort()
+
+    def lost(self) -> None:
+        """Hear that the connection is gone."""
+        if not self._closed:
+            self._closed = True
+            self.on_close()
+
+
+class Http1Connection(asyncio.Protocol):
+    """Owns one socket that speaks HTTP/1.1."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._transport: asyncio.Transport | None = None
+        self._buffer: bytes | bytearray = b""
+        self._head: Head | None = None
+        """Read, while its body is still to come."""
+        self._chunks: ChunkedBody | None = None
+        self._skipped_bytes = 0
+        self._waiting: deque[Exchange] = deque()
+        """Asked and not yet sent, in order."""
+        self._stream: tuple[Http1Stream, bytes] | None = None
+        self._fresh = True
+        self._ending = False
+        self._paused = False
+        self._reading_paused = False
+        # For the sweep of timeouts.
+        self.since_s = app.clock.monotonic_s()
+        """When the connection became idle, or what it is sending now began."""
+        self.received_bytes = 0
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._app.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._transport = None
+        self._app.connections.discard(self)
+        self._buffer = b""
+        waiting, self._waiting = self._waiting, deque()
+        for exchange in waiting:
+            if not exchange.answered:
+                exchange.answered = True
+                self._app.on_answered(exchange, 499)
+        if self._stream is not None:
+            self._stream[0].lost()
+
+    def eof_received(self) -> bool:
+        """Answer what was asked before a half-close, then go."""
+        self._ending = True
+        return bool(self._waiting) and self._stream is None
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._regulate()
+        if self._stream is not None:
+            self._stream[0].on_drain()
+        else:
+            self._advance()
+
+    def data_received(self, data: bytes) -> None:
+        if self._fresh:
+            if self._is_http2(data):
+                return
+        elif not self._buffer and self._take_repeated(data):
+            return
+        self.received_bytes += len(data)
+        if not self._buffer:
+            self._buffer = data
+        elif isinstance(self._buffer, bytearray):
+            self._buffer += data
+        else:
+            self._buffer = bytearray(self._buffer) + data
+        self._advance()
+
+    def _take_repeated(self, data: bytes) -> bool:
+        """Take the one whole request that most reads are, if its head is remembered."""
+        start = data.find(b"\r\n\r\n") + 4
+        head = self._app.remembered_head(data[:start])
+        if (
+            head is None
+            or start + head.content_length != len(data)
+            or self._head is not None
+            or self._ending
+            or not self._may_take()
+        ):
+            return False
+        self.received_bytes = 0
+        self._dispatch(head, data[start:])
+        return True
+
+    def _is_http2(self, data: bytes) -> bool:
+        """Hand the connection over if it begins as HTTP/2; wait while that is not clear."""
+        seen = bytes(self._buffer) + data
+        if HTTP2_PREFACE.startswith(seen[: len(HTTP2_PREFACE)]):
+            if len(seen) < len(HTTP2_PREFACE):
+                self._buffer = seen
+                return True
+            assert self._transport is not None
+            self._app.connections.discard(self)
+            self._app.take_http2(self._transport, seen)
+            return True
+        self._fresh = False
+        return False
+
+    # Requests.
+
+    def _advance(self) -> None:
+        """Take every whole request out of the buffer."""
+        try:
+            while self._buffer and not self._ending and self._may_take():
+                if not self._take_one():
+                    break
+        except TopicsError as error:
+            self._refuse(error)
+
+    def _may_take(self) -> bool:
+        if self._stream is not None:
+            if len(self._buffer) > MAX_HEAD_BYTES:
+                self.abort()
+            return False
+        return len(self._waiting) < MAX_PIPELINED and not self._paused
+
+    def _take_one(self) -> bool:
+        """Take one request; False while it is not all here."""
+        buffer = self._buffer
+        head, start = self._head, 0
+        if head is None:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0 or end + 4 > MAX_HEAD_BYTES:
+                return self._head_is_open(end)
+            start = end + 4
+            head = self._app.read_head(buffer[:start])
+            if head.chunked or head.expects_continue:
+                return self._begin_long_body(head, start)
+        if self._chunks is not None:
+            return self._take_chunks(head)
+        stop = start + head.content_length
+        if len(buffer) < stop:
+            return self._body_is_open(head, start)
+        body = buffer[start:stop]
+        self._buffer = buffer[stop:] if stop < len(buffer) else b""
+        self._dispatch(head, body)
+        return True
+
+    def _head_is_open(self, end: int) -> bool:
+        if end >= 0 or len(self._buffer) > MAX_HEAD_BYTES:
+            raise RequestError(f"the request head has more than {MAX_HEAD_BYTES} bytes")
+        if len(self._buffer) == self.received_bytes:  # its first bytes: the clock starts
+            self.since_s = self._app.clock.monotonic_s()
+        return False
+
+    def _body_is_open(self, head: Head, start: int) -> bool:
+        """Keep the head of a body that is still coming; refuse it now if that is certain."""
+        if self._head is None:
+            if head.content_length > self._app.config.max_body_bytes:
+                raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
+            self._head = head
+            self._buffer = bytearray(self._buffer[start:])
+            self.since_s = self._app.clock.monotonic_s()
+            self.received_bytes = len(self._buffer)
+        return False
+
+    def _begin_long_body(self, head: Head, start: int) -> bool:
+        self._head = head
+        self._buffer = bytearray(self._buffer[start:])
+        self.since_s = self._app.clock.monotonic_s()
+        self.received_bytes = len(self._buffer)
+        if head.chunked:
+            self._chunks = ChunkedBody(self._app.config.max_body_bytes)
+        elif head.content_length > self._app.config.max_body_bytes:
+            raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
+        if head.expects_continue and not self._waiting:
+            self.write(_CONTINUE)
+        if not self._buffer and not head.chunked and not head.content_length:
+            self._dispatch(head, b"")
+        return bool(self._buffer)
+
+    def _take_chunks(self, head: Head) -> bool:
+        chunks = self._chunks
+        assert chunks is not None
+        used = chunks.feed(self._buffer)
+        self._buffer = self._buffer[used:]
+        if not chunks.done:
+            return False
+        self._dispatch(head, chunks.body)
+        return True
+
+    def _dispatch(self, head: Head, body: bytes | bytearray) -> None:
+        self._head = self._chunks = None
+        self.received_bytes = len(self._buffer)
+        self.since_s = started_s = self._app.clock.monotonic_s()
+        if not head.keep_alive:
+            self._ending = True
+        exchange = self._app.new_exchange(self, head, body, started_s)
+        self._waiting.append(exchange)
+        if len(self._waiting) >= MAX_PIPELINED:
+            self._regulate()
+        self._app.dispatch(exchange)
+
+    def _refuse(self, error: TopicsError) -> None:
+        """Answer a request that cannot be read, and end: where the next one begins is unknown."""
+        self._ending = True
+        self._buffer = b""
+        exchange = self._app.unread_exchange(self)
+        self._waiting.append(exchange)
+        exchange.fail(error)
+
+    # Answers.
+
+    def send(
+        self, exchange: Exchange, status: int, *, content_type: bytes, headers: bytes, body: bytes
+    ) -> None:
+        response = b"".join(
+            (
+                reasons.status_line(status),
+                b"Content-Type: ",
+                content_type,
+                b"\r\nContent-Length: %d\r\n" % len(body),
+                headers,
+                self._app.date_line if exchange.head.keep_alive else self._app.closing_line,
+                body,
+            )
+        )
+        self._send_in_turn(exchange, response)
+
+    def send_ok(self, exchange: Exchange, body: bytes) -> None:
+        """Send a small JSON answer: what `send` does, for the hot path."""
+        app = self._app
+        self._send_in_turn(
+            exchange,
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b%b"
+            % (len(body), app.date_line if exchange.head.keep_alive else app.closing_line, body),
+        )
+
+    def _send_in_turn(self, exchange: Exchange, response: bytes) -> None:
+        waiting = self._waiting
+        if len(waiting) == 1 and waiting[0] is exchange:
+            waiting.popleft()
+            if self._transport is not None:
+                self._transport.write(response)
+            if self._ending:
+                self.end()
+            elif self._reading_paused:
+                self._regulate()
+            return
+        exchange.response = response
+        self._send_ready()
+
+    def open_stream(
+        self, exchange: Exchange, *, content_type: bytes, headers: bytes
+    ) -> Http1Stream:
+        chunked = not exchange.head.http10
+        head = b"%bContent-Type: %b\r\n%b%bConnection: close\r\n%b" % (
+            reasons.status_line(200),
+            content_type,
+            b"Transfer-Encoding: chunked\r\n" if chunked else b"",
+            headers,
+            self._app.date_line,
+        )
+        stream = Http1Stream(self, exchange, chunked=chunked)
+        self._stream = stream, head
+        exchange.response = b""
+        self._send_ready()
+        return stream
+
+    def _send_ready(self) -> None:
+        ready: list[bytes] = []
+        waiting = self._waiting
+        while waiting and waiting[0].response is not None:
+            if len(waiting) == 1 and self._stream is not None:
+                break
+            ready.append(waiting.popleft().response or b"")
+        if ready:
+            self.write(b"".join(ready))
+        if self._stream is not None:
+            if len(waiting) == 1 and waiting[0].response == b"":
+                waiting.popleft()
+                stream, head = self._stream
+                stream.start(head)
+        elif not waiting and self._ending:
+            self.end()
+        elif self._reading_paused and len(waiting) < MAX_PIPELINED // 2:
+            self._regulate()
+            self._app.loop.call_soon(self._advance)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and self._stream is None
+
+    @property
+    def is_stalled(self) -> bool:
+        return self.is_idle  # what was answered is in the kernel's hands, or the transport's
+
+    @property
+    def is_alone(self) -> bool:
+        """Tell whether one request is under way and nothing was answered out of turn."""
+        return len(self._waiting) == 1 and self._stream is None
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._stream is not None
+
+    @property
+    def is_reading_body(self) -> bool:
+        return self._head is not None
+
+    @property
+    def is_reading_head(self) -> bool:
+        return self._head is None and len(self._buffer) > 0
+
+    def end(self) -> None:
+        """Close when everything written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def give_up(self, error: TopicsError | None) -> None:
+        """End because of a timeout; say so if a request had begun."""
+        if error is None or self._waiting:
+            self.abort()
+        else:
+            self._refuse(error)
+
+    def take_over(self, protocol: asyncio.Protocol) -> None:
+        """Hand the socket to another protocol: an upgrade."""
+        assert self._transport is not None
+        self._waiting.clear()
+        self._app.connections.discard(self)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        if self._buffer:
+            protocol.data_received(bytes(self._buffer))
+            self._buffer = b""
+
+    def _regulate(self) -> None:
+        """Read from the socket only while there is room for what comes."""
+        stop = self._paused or len(self._waiting) >= MAX_PIPELINED
+        if self._transport is None or stop == self._reading_paused:
+            return
+        self._reading_paused = stop
+        if stop:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()

@@ -1,0 +1,440 @@
+"""HTTP/2 without TLS on one connection, by prior knowledge: streams, windows, bounds.
+
+The frames and the state of each stream are h2's; here is what h2 leaves open: how much may wait,
+how often a peer may change its mind, and when it is over.
+Keeps: bodies that are still coming hold at most `max_body_bytes` and a window a stream; answers
+that the peer does not take hold up new requests, not memory; a stream that fails leaves the others
+alone.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from topics.api.head import MAX_HEAD_BYTES, MAX_URL_BYTES, Head, build_head
+from topics.api.http2_stream import Http2Stream
+from topics.errors import PayloadTooLarge, RequestError, TopicsError
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+MAX_STREAMS = 128
+STREAM_WINDOW_BYTES = 256 * 1024
+CONNECTION_WINDOW_BYTES = 1024 * 1024
+MAX_UNREAD_BYTES = 8 * 1024 * 1024
+"""Answers of one connection that wait for the peer; past it new requests wait, too."""
+SKIPPED_BYTES = 1024 * 1024
+"""Read and dropped of a refused body, besides twice the largest one allowed."""
+QUIET_S = 30.0
+MAX_RESETS = 200
+"""Streams a peer may take back in 30 seconds."""
+MAX_CONTROL_FRAMES = 2000
+"""PING, SETTINGS, PRIORITY and empty DATA frames in 30 seconds."""
+_CODES = h2.settings.SettingCodes
+_Errors = h2.errors.ErrorCodes
+_CONTROL = (
+    h2.events.PingReceived, h2.events.RemoteSettingsChanged, h2.events.PriorityUpdated,
+    h2.events.SettingsAcknowledged, h2.events.UnknownFrameReceived,
+)  # fmt: skip
+
+
+class Http2Connection(asyncio.Protocol):
+    """Owns one socket that speaks HTTP/2."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._transport: asyncio.Transport | None = None
+        self._h2 = _open_h2()
+        self._streams: dict[int, Http2Stream] = {}
+        self._reading: dict[int, Http2Stream] = {}
+        """Those whose body is still coming, oldest first."""
+        self._reading_bytes = 0
+        self._parked: deque[Http2Stream] = deque()
+        """Whole requests that wait until the peer takes earlier answers."""
+        self._sending: dict[int, Http2Stream] = {}
+        self._skipping: dict[int, int] = {}
+        """Answered before their body was whole: how much more of it is read and dropped."""
+        self._paused = False
+        self._receiving = False
+        self._since_s = app.clock.monotonic_s()
+        self._counted_from_s = self._since_s
+        self._resets = 0
+        self._control_frames = 0
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._app.connections.add(self)
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES - 65_535)
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._transport = None
+        self._app.connections.discard(self)
+        for stream in list(self._streams.values()):
+            self._drop(stream)
+
+    def pause_writing(self) -> None:
+        """Take nothing more: every frame may ask for an answer."""
+        self._paused = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        self.pump()
+
+    def data_received(self, data: bytes) -> None:
+        self._receiving = True
+        try:
+            for event in self._h2.receive_data(data):
+                self._on_event(event)
+        except h2.exceptions.ProtocolError:
+            self.end()  # h2 has written the GOAWAY that says why
+        finally:
+            self._receiving = False
+        self.pump()
+
+    # What comes.
+
+    def _on_event(self, event: h2.events.Event) -> None:
+        match event:
+            case h2.events.RequestReceived():
+                self._begin(event)
+            case h2.events.DataReceived():
+                self._take_data(event)
+            case h2.events.StreamEnded():
+                self._end_input(event.stream_id)
+            case h2.events.StreamReset():
+                self._on_reset(event)
+            case h2.events.ConnectionTerminated():
+                self.end()
+            case _:
+                self._count(control=isinstance(event, _CONTROL))
+
+    def _begin(self, event: h2.events.RequestReceived) -> None:
+        number = event.stream_id
+        stream = Http2Stream(self, number, None, since_s=self._app.clock.monotonic_s())
+        self._streams[number] = stream
+        self._reading[number] = stream
+        try:
+            stream.head = head = _read_head(event.headers)
+            self._app.prepare(head)
+            if head.content_length > self._app.config.max_body_bytes:
+                raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
+        except TopicsError as error:
+            self._refuse(stream, error)
+            return
+        if head.refusal is not None and head.expects_continue:
+            self._dispatch(stream)
+        elif head.expects_continue:
+            self._call(stream, partial(self._h2.send_headers, number, [(b":status", b"100")]))
+
+    def _take_data(self, event: h2.events.DataReceived) -> None:
+        stream, size = self._reading.get(event.stream_id), event.flow_controlled_length
+        if not event.data and not event.stream_ended:
+            self._count(control=1)
+        if stream is None:
+            self._skip(event.stream_id, size)
+            return
+        stream.body += event.data
+        self._reading_bytes += len(event.data)
+        limit = self._app.config.max_body_bytes
+        if len(stream.body) > limit:
+            self._refuse(stream, PayloadTooLarge(f"a body may have {limit} bytes"))
+        if self._reading_bytes <= limit or stream is next(iter(self._reading.values()), None):
+            self._h2.acknowledge_received_data(size, event.stream_id)
+        elif size:
+            # Too much is half here: only the oldest goes on, the others when it is done.
+            self._h2.increment_flow_control_window(size)
+            stream.withheld_bytes += size
+
+    def _skip(self, number: int, size: int) -> None:
+        """Read and drop: many clients look for an answer only when all of a body is sent."""
+        self._h2.acknowledge_received_data(size, number)
+        left = self._skipping.get(number)
+        if left is None:
+            return
+        self._skipping[number] = left - size
+        if left < size:
+            del self._skipping[number]
+            with suppress(h2.exceptions.ProtocolError):
+                self._h2.reset_stream(number, _Errors.NO_ERROR)
+
+    def _end_input(self, number: int) -> None:
+        self._skipping.pop(number, None)
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        stream.input_ended = True
+        if stream.exchange is not None:
+            return
+        self._leave_reading(stream)
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            self._parked.append(stream)
+        else:
+            self._dispatch(stream)
+
+    def _on_reset(self, event: h2.events.StreamReset) -> None:
+        stream = self._streams.get(event.stream_id)
+        self._skipping.pop(event.stream_id, None)
+        if event.remote_reset:
+            self._count(resets=1)
+        if stream is not None:
+            self._drop(stream)
+
+    def _count(self, *, resets: int = 0, control: int = 0) -> None:
+        """End a connection whose peer asks for work and never for an answer."""
+        now_s = self._app.clock.monotonic_s()
+        if now_s - self._counted_from_s > QUIET_S:
+            self._counted_from_s = now_s
+            self._resets = self._control_frames = 0
+        self._resets += resets
+        self._control_frames += control
+        if self._resets > MAX_RESETS or self._control_frames > MAX_CONTROL_FRAMES:
+            self._go_away(_Errors.ENHANCE_YOUR_CALM)
+
+    # Requests.
+
+    def _dispatch(self, stream: Http2Stream) -> None:
+        assert stream.head is not None
+        self._leave_reading(stream)
+        self._since_s = started_s = self._app.clock.monotonic_s()
+        stream.exchange = self._app.new_exchange(stream, stream.head, stream.body, started_s)
+        stream.body = bytearray()
+        self._app.dispatch(stream.exchange)
+
+    def _refuse(self, stream: Http2Stream, error: TopicsError) -> None:
+        """Answer a request that cannot be read, or not wholly."""
+        self._leave_reading(stream)
+        stream.body = bytearray()
+        if stream.head is None:
+            stream.exchange = self._app.unread_exchange(stream)
+        else:
+            stream.exchange = self._app.new_exchange(
+                stream, stream.head, b"", self._app.clock.monotonic_s()
+            )
+        stream.exchange.caller.requests += 1
+        stream.exchange.fail(error)
+
+    def _leave_reading(self, stream: Http2Stream) -> None:
+        if self._reading.pop(stream.number, None) is None:
+            return
+        self._reading_bytes -= len(stream.body)
+        for other in list(self._reading.values()):
+            if other.withheld_bytes:
+                size, other.withheld_bytes = other.withheld_bytes, 0
+                other.since_s = self._app.clock.monotonic_s()
+                self._call(
+                    other, partial(self._h2.increment_flow_control_window, size, other.number)
+                )
+            if self._reading_bytes > self._app.config.max_body_bytes:
+                return
+
+    # Answers.
+
+    def begin_answer(
+        self, stream: Http2Stream, status: int, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Send the head of an answer; what is in `pending` follows as the windows allow."""
+        if stream.gone:
+            return
+        headers = [(b":status", b"%d" % status), *headers, (b"date", self._app.date)]
+        if self._call(stream, partial(self._h2.send_headers, stream.number, headers)):
+            self._sending[stream.number] = stream
+            self.pump()
+
+    def pump(self) -> None:
+        """Hand over what the windows take, every stream in its turn."""
+        if self._receiving:
+            return
+        self._flush()
+        moved = True
+        while moved:
+            moved = False
+            for stream in list(self._sending.values()):
+                if self._send_some(stream):
+                    moved = True
+                    self._flush()
+            moved |= self._unpark()
+
+    def _send_some(self, stream: Http2Stream) -> bool:
+        """Send one frame of a stream; False if there is none to send now."""
+        number, pending = stream.number, stream.pending
+        if self._paused or not (pending or stream.ended):
+            stream.is_behind |= bool(pending)
+            return False
+        try:
+            window = self._h2.local_flow_control_window(number)
+            size = min(len(pending), window, self._h2.max_outbound_frame_size)
+            last = stream.ended and size == len(pending)
+            if size <= 0 and not last:
+                stream.is_behind = True
+                return False
+            self._h2.send_data(number, bytes(pending[:size]), end_stream=last)
+        except h2.exceptions.ProtocolError:
+            self._drop(stream)
+            return True
+        del pending[:size]
+        if stream.is_behind and not pending:
+            stream.is_behind = False
+            self._app.loop.call_soon(stream.on_drain)
+        self._since_s = self._app.clock.monotonic_s()
+        if last:
+            if not stream.input_ended:
+                self._skipping[number] = 2 * self._app.config.max_body_bytes + SKIPPED_BYTES
+            self._forget(stream)
+        return True
+
+    def _unpark(self) -> bool:
+        if self._paused or not self._parked or self._unread_bytes > MAX_UNREAD_BYTES:
+            return False
+        stream = self._parked.popleft()
+        if not stream.gone:
+            self._dispatch(stream)
+        return True
+
+    def reset(self, stream: Http2Stream) -> None:
+        """Tell the peer that a stream is over."""
+        self._forget(stream)
+        self._call(stream, partial(self._h2.reset_stream, stream.number, _Errors.CANCEL))
+        self.pump()
+
+    def _call(self, stream: Http2Stream, call: Callable[[], None]) -> bool:
+        """Do something to a stream; one that the peer has ended is dropped."""
+        try:
+            call()
+        except h2.exceptions.ProtocolError:
+            self._drop(stream)
+            return False
+        return True
+
+    def _drop(self, stream: Http2Stream) -> None:
+        """Let go of a stream that nobody reads any more."""
+        self._forget(stream)
+        exchange = stream.exchange
+        if exchange is not None and not exchange.answered:
+            exchange.answered = True
+            self._app.on_answered(exchange, 499)
+        stream.lost()
+
+    def _forget(self, stream: Http2Stream) -> None:
+        self._leave_reading(stream)
+        self._streams.pop(stream.number, None)
+        self._sending.pop(stream.number, None)
+
+    @property
+    def _unread_bytes(self) -> int:
+        return sum(len(stream.pending) for stream in self._sending.values())
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
+    # For the sweep and the drain.
+
+    @property
+    def buffered_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def since_s(self) -> float:
+        slowest = self._slowest()
+        return self._since_s if slowest is None else slowest.since_s
+
+    @property
+    def received_bytes(self) -> int:
+        slowest = self._slowest()
+        return 0 if slowest is None else len(slowest.body)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._streams
+
+    @property
+    def is_stalled(self) -> bool:
+        return all(stream.ended for stream in self._streams.values())
+
+    @property
+    def is_reading_head(self) -> bool:
+        return False  # a head cut short is an idle connection
+
+    @property
+    def is_reading_body(self) -> bool:
+        return self._slowest() is not None
+
+    def _slowest(self) -> Http2Stream | None:
+        """Return the body that is furthest behind the pace it has to keep."""
+        pace = self._app.config.body_min_bytes_per_s or 1
+        reading = (stream for stream in self._reading.values() if not stream.withheld_bytes)
+        return min(reading, key=lambda s: s.since_s + len(s.body) / pace, default=None)
+
+    def end(self) -> None:
+        """Say good-bye, and close when everything written is sent."""
+        self._go_away(_Errors.NO_ERROR)
+
+    def _go_away(self, code: _Errors) -> None:
+        if self._h2.state_machine.state != h2.connection.ConnectionState.CLOSED:
+            self._h2.close_connection(code)
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def give_up(self, error: TopicsError | None) -> None:
+        slowest = self._slowest()
+        if error is not None and slowest is not None:
+            self._refuse(slowest, error)
+        elif self.is_idle:
+            self.end()
+        else:
+            self.abort()
+
+
+def _open_h2() -> h2.connection.H2Connection:
+    config = h2.config.H2Configuration(client_side=False, header_encoding=None)
+    connection = h2.connection.H2Connection(config)
+    # Replaced before anything is read: a limit that waits for the peer to agree is none.
+    connection.local_settings = h2.settings.Settings(
+        client=False,
+        initial_values={
+            _CODES.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+            _CODES.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
+            _CODES.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
+        },
+    )
+    connection.decoder.max_header_list_size = MAX_HEAD_BYTES
+    return connection
+
+
+def _read_head(pairs: list[tuple[bytes, bytes]]) -> Head:
+    """Make a head of the fields h2 has checked."""
+    pseudo = {name: value for name, value in pairs if name.startswith(b":")}
+    plain = [(name, value) for name, value in pairs if not name.startswith(b":")]
+    if pseudo[b":method"] == b"CONNECT" or b":protocol" in pseudo:
+        raise RequestError("CONNECT is not spoken over HTTP/2 here: open WebSockets over HTTP/1.1")
+    authority = pseudo.get(b":authority")
+    if authority is not None:
+        plain = [(b"host", authority), *(p for p in plain if p[0] != b"host")]
+    path = pseudo[b":path"]
+    if len(path) > MAX_URL_BYTES:
+        raise RequestError(f"the URL has more than {MAX_URL_BYTES} bytes")
+    return build_head(pseudo[b":method"].decode("latin-1"), path, plain)

@@ -1,0 +1,115 @@
+"""One request and its answer on an HTTP/2 connection.
+
+Keeps: what the peer's windows do not take yet waits in `pending`, and is counted.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.api.exchange import JSON, Exchange
+from topics.api.head import Head
+
+if TYPE_CHECKING:
+    from topics.api.http2 import Http2Connection
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Http2Stream:
+    """The way back of one exchange; also the `Stream` of an answer without an end."""
+
+    __slots__ = (
+        "_connection", "body", "ended", "exchange", "gone", "head", "input_ended",
+        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "since_s",
+        "withheld_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: "Http2Connection", number: int, head: Head | None, *, since_s: float
+    ) -> None:
+        self._connection = connection
+        self.number = number
+        self.head = head
+        self.body = bytearray()
+        self.since_s = since_s
+        self.withheld_bytes = 0
+        """Received, but the peer was not told yet that it may send as much again."""
+        self.exchange: Exchange | None = None
+        self.input_ended = False
+        self.pending = bytearray()
+        self.ended = False
+        """Nothing is added to `pending` any more."""
+        self.is_live = False
+        """An answer without an end."""
+        self.gone = False
+        self.is_behind = False
+        """Its window was used up: it is told when all that waited is sent."""
+        self.on_close: Callable[[], None] = _nothing
+        self.on_drain: Callable[[], None] = _nothing
+
+    # A channel.
+
+    def send(
+        self, exchange: Exchange, status: int, *, content_type: bytes, headers: bytes, body: bytes
+    ) -> None:
+        del exchange  # there is one a stream
+        length = (b"content-length", b"%d" % len(body))
+        self.pending += body
+        self.ended = True
+        self._connection.begin_answer(
+            self, status, [length, (b"content-type", content_type), *_pairs(headers)]
+        )
+
+    def send_ok(self, exchange: Exchange, body: bytes) -> None:
+        self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
+
+    def open_stream(
+        self, exchange: Exchange, *, content_type: bytes, headers: bytes
+    ) -> "Http2Stream":
+        del exchange
+        self.is_live = True
+        self._connection.begin_answer(
+            self, 200, [(b"content-type", content_type), *_pairs(headers)]
+        )
+        return self
+
+    # An answer without an end.
+
+    def write(self, data: bytes) -> None:
+        if not (self.ended or self.gone):
+            self.pending += data
+            self._connection.pump()
+
+    @property
+    def buffered_bytes(self) -> int:
+        return len(self.pending) + self._connection.buffered_bytes
+
+    def close(self) -> None:
+        if self.ended or self.gone:
+            return
+        self.ended = True
+        self._connection.pump()
+        self.on_close()
+
+    def abort(self) -> None:
+        if not self.gone:
+            self._connection.reset(self)
+            self.lost()
+
+    def lost(self) -> None:
+        """Hear that nobody will read the answer."""
+        if self.gone:
+            return
+        self.gone = True
+        self.pending.clear()
+        if self.is_live and not self.ended:
+            self.ended = True
+            self.on_close()
+
+
+def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Take header lines apart; HTTP/2 has their names in lower case."""
+    split = (line.partition(b": ") for line in lines.split(b"\r\n") if line)
+    return [(name.lower(), value) for name, _, value in split]

@@ -1,0 +1,115 @@
+"""The map of the API on one screen."""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from topics.api import (
+    append,
+    delete,
+    diff,
+    docs_page,
+    health,
+    metrics,
+    openapi,
+    queues,
+    routers,
+    tickets_route,
+    topics,
+    watch,
+    websocket,
+)
+from topics.api.exchange import Exchange
+from topics.errors import MethodNotAllowed, RouteNotFound
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+Handler = Callable[["App", Exchange], Coroutine[Any, Any, None] | None]
+READ, WRITE, DELETE, ADMIN = (frozenset({s}) for s in ("read", "write", "delete", "admin"))
+
+
+class Route:
+    """One method of one path."""
+
+    __slots__ = (
+        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_topic",
+        "needs_log", "path", "scopes",
+    )  # fmt: skip
+
+    def __init__(
+        self, method: str, path: str, handle: Handler, scopes: frozenset[str], *kinds: str
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.handle = handle
+        self.scopes = scopes
+        self.label = f"{method} {path}"
+        self.is_open = "open" in kinds  # needs no key
+        self.is_probe = "probe" in kinds  # needs no key unless probe_auth
+        self.is_stream = "stream" in kinds  # a token or ticket in the query opens it
+        self.may_wait = bool({"stream", "waits"} & set(kinds))  # slow on purpose
+        self.needs_log = not {"open", "probe", "early"} & set(kinds)
+        self.names_topic = ":topic" in path or ":router" in path
+
+
+def _unread(app: "App", exchange: Exchange) -> None:
+    raise AssertionError((app, exchange))
+
+
+UNREAD = Route("?", "unread", _unread, frozenset(), "open")
+"""Stands for requests that never found their route."""
+
+ROUTES = (
+    Route("GET", "/v0/topics", topics.list_topics, READ),
+    Route("PUT", "/v0/topics/:topic", topics.put_topic, ADMIN),
+    Route("GET", "/v0/topics/:topic", topics.get_topic, READ),
+    Route("DELETE", "/v0/topics/:topic", topics.delete_topic, DELETE),
+    Route("POST", "/v0/topics/:topic", append.append, WRITE),
+    Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
+    Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
+    Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),
+    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
+    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
+    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("GET", "/v0/routers", routers.list_routers, READ),
+    Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),
+    Route("GET", "/v0/routers/:router", routers.get_router, READ),
+    Route("DELETE", "/v0/routers/:router", routers.delete_router, DELETE),
+    Route("POST", "/v0/watch", watch.create, READ),
+    Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
+    Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
+    Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
+    Route("GET", "/v0/metrics", metrics.show, READ, "early"),
+    Route("GET", "/v0/health", health.health, frozenset(), "probe"),
+    Route("GET", "/healthz", health.health, frozenset(), "probe"),
+    Route("GET", "/v0/ready", health.ready, frozenset(), "probe"),
+    Route("GET", "/readyz", health.ready, frozenset(), "probe"),
+    Route("GET", "/openapi.json", openapi.show, frozenset(), "open"),
+    Route("GET", "/docs", docs_page.show, frozenset(), "open"),
+)
+
+_NAME_AT = 3  # "", "v0", "topics", NAME, …
+
+
+def _shape(path: str) -> tuple[str, ...]:
+    parts = path.split("/")
+    if len(parts) > _NAME_AT:
+        parts[_NAME_AT] = ":"
+    return tuple(parts)
+
+
+_BY_SHAPE: dict[tuple[str, ...], dict[str, Route]] = {}
+for _route in ROUTES:
+    _BY_SHAPE.setdefault(_shape(_route.path), {})[_route.method] = _route
+
+
+def find_route(method: str, path: str) -> tuple[Route, str]:
+    """Return the route of a request and the name in its path."""
+    parts = path.split("/")
+    methods = _BY_SHAPE.get(_shape(path))
+    if methods is None:
+        raise RouteNotFound("there is no such route: see /openapi.json")
+    route = methods.get(method)
+    if route is None:
+        raise MethodNotAllowed(method, tuple(sorted(methods)))
+    return route, parts[_NAME_AT] if len(parts) > _NAME_AT else ""

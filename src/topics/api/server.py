@@ -1,0 +1,167 @@
+"""The server's life: listen, replay, serve, drain, close.
+
+It listens before the log is replayed, so that a probe learns how far the replay is.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+from collections.abc import Callable
+
+from topics.aio import AsyncLog
+from topics.api.app import App
+from topics.api.auth import Keyring
+from topics.api.connection import Connection
+from topics.api.http1 import Http1Connection
+from topics.api.log import RequestLog
+from topics.clock import Clock, SystemClock
+from topics.config import ServerConfig
+from topics.errors import ConfigError, RequestTimeout, TopicsError
+
+SWEEP_S = 0.25
+BACKLOG = 4096
+
+
+class Server:
+    """One listening server on the running event loop."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        keyring: Keyring,
+        *,
+        write_log: Callable[[str], None],
+        clock: Clock | None = None,
+    ) -> None:
+        check_exposure(config, keyring)
+        self._clock = clock or SystemClock()
+        self.request_log = RequestLog(write_log, self._clock)
+        self.app = App(
+            config,
+            keyring,
+            clock=self._clock,
+            loop=asyncio.get_running_loop(),
+            request_log=self.request_log,
+        )
+        self._config = config
+        self._listener: asyncio.Server | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @property
+    def port(self) -> int:
+        assert self._listener is not None
+        port: int = self._listener.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def url(self) -> str:
+        host = self._config.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    async def listen(self) -> None:
+        """Take connections; until `open_log` is done they are told to wait."""
+        loop = self.app.loop
+        try:
+            self._listener = await loop.create_server(
+                lambda: Http1Connection(self.app),
+                self._config.host,
+                self._config.port,
+                backlog=BACKLOG,
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {self._config.host}:{self._config.port}: "
+                f"{error.strerror or error}"
+            ) from error
+        self._sweep = loop.call_later(SWEEP_S, self._sweep_once)
+
+    async def open_log(self) -> None:
+        """Replay the log, then serve it."""
+        app = self.app
+
+        def progress(share: float) -> None:
+            app.replay_progress = share
+
+        log = await AsyncLog.open(config=self._config, progress=progress)
+        app.open(log)
+
+    async def stop(self) -> None:
+        """Take no more connections, end streams, drain, snapshot."""
+        self.app.stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        await self.app.drain()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        log, self.app.log = self.app.log, None
+        if log is not None:
+            await log.close()
+
+    def _sweep_once(self) -> None:
+        """Look at every connection once: the only timer of all timeouts."""
+        self._sweep = self.app.loop.call_later(SWEEP_S, self._sweep_once)
+        self.app.renew_date()
+        now_s = self._clock.monotonic_s()
+        for connection in list(self.app.connections):
+            self._check_patience(connection, now_s)
+
+    def _check_patience(self, connection: Connection, now_s: float) -> None:
+        config = self._config
+        waited_s = now_s - connection.since_s
+        if connection.is_reading_body:
+            due_bytes = config.body_min_bytes_per_s * (waited_s - config.head_timeout_ms / 1000)
+            if config.body_min_bytes_per_s and connection.received_bytes < due_bytes:
+                connection.give_up(RequestTimeout("the body comes too slowly"))
+        elif connection.is_reading_head:
+            if waited_s > config.head_timeout_ms / 1000 and connection.is_idle:
+                connection.give_up(RequestTimeout("the request head did not arrive in time"))
+        elif connection.is_stalled and waited_s > config.idle_timeout_ms / 1000:
+            connection.give_up(None)
+
+
+def check_exposure(config: ServerConfig, keyring: Keyring) -> None:
+    """Refuse to be open to the network without keys, unless that was asked for by name."""
+    if keyring.is_open and not config.allow_insecure_no_auth and not is_loopback(config.host):
+        raise ConfigError(
+            f"{config.host} can be reached from other machines and TOPICS_API_KEYS is not set: "
+            "set keys, listen on 127.0.0.1, or say TOPICS_ALLOW_INSECURE_NO_AUTH=1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+async def serve(
+    config: ServerConfig,
+    keyring: Keyring,
+    *,
+    write_log: Callable[[str], None],
+    on_listening: Callable[[Server], None],
+    on_ready: Callable[[Server], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    server = Server(config, keyring, write_log=write_log)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await server.listen()
+    on_listening(server)
+    try:
+        opening = asyncio.ensure_future(server.open_log())
+        waiting = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
+        await opening
+        on_ready(server)
+        await waiting
+    except TopicsError as error:
+        server.request_log.event("failed", level="error", message=str(error))
+        raise
+    finally:
+        await server.stop()

@@ -1,0 +1,108 @@
+"""`/v0/topics`: create, change, look, list, delete."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from topics.api.exchange import Exchange
+from topics.engine.topics.topic import Topic
+from topics.errors import RequestError
+from topics.limits import check_topic_name
+from topics.model.topics import TopicState
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def put_topic(app: "App", exchange: Exchange) -> None:
+    changes = exchange.decode(_DECODE)
+    dead_letter = changes.get("dead_letter")
+    if isinstance(dead_letter, str):
+        exchange.caller.check_name(dead_letter)
+    created = await app.ready_log.put_topic(exchange.name, changes)
+    config = app.engine.topic(exchange.name).config
+    exchange.reply_json(
+        {"topic": exchange.name, "created": created, "config": config},
+        status=201 if created else 200,
+    )
+
+
+def get_topic(app: "App", exchange: Exchange) -> None:
+    check_topic_name(exchange.name)
+    touch = exchange.flag("touch", default=True)
+    exchange.reply_json(_shown(app, app.engine.topic_state(exchange.name, touch=touch)))
+
+
+async def delete_topic(app: "App", exchange: Exchange) -> None:
+    if_empty = exchange.flag("if_empty", default=False)
+    deleted, routers = await app.ready_log.drop_topic(exchange.name, if_empty=if_empty)
+    exchange.reply_json({"topic": exchange.name, "deleted": deleted, "routers_removed": routers})
+
+
+def list_topics(app: "App", exchange: Exchange) -> None:
+    parameters = exchange.head.parameters()
+    page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
+    exchange.flag("touch", default=True)  # checked; a list never counts as a read
+    prefix = parameters.get("prefix", "")
+    names = [
+        topic.name
+        for topic in app.engine.topics()
+        if topic.name.startswith(prefix) and exchange.caller.sees(topic.name)
+    ]
+    page, next_cursor = cut_page(names, cursor=parameters.get("cursor"), page_size=page_size)
+    shown = [_listed(app, topic) for name in page if (topic := app.engine.find_topic(name))]
+    reply: dict[str, object] = {"topics": shown}
+    if next_cursor is not None:
+        reply["next_cursor"] = next_cursor
+    exchange.reply_json(reply)
+
+
+def cut_page(
+    names: Sequence[str], *, cursor: str | None, page_size: int
+) -> tuple[Sequence[str], str | None]:
+    """Return the names behind the cursor, and the cursor behind them while there are more."""
+    after = "" if cursor is None else decode_cursor(cursor)
+    rest = [name for name in names if name > after]
+    more = len(rest) > page_size
+    return rest[:page_size], encode_cursor(rest[page_size - 1]) if more else None
+
+
+def encode_cursor(name: str) -> str:
+    return urlsafe_b64encode(b"after:" + name.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> str:
+    try:
+        raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        text = raw.decode("ascii")
+    except ValueError:
+        text = ""
+    if not text.startswith("after:") or encode_cursor(text[6:]) != cursor:
+        raise RequestError("this cursor was not given out here: start without one")
+    return text[6:]
+
+
+def _shown(app: "App", state: TopicState) -> dict[str, object]:
+    shown = msgspec.structs.asdict(state)
+    if state.queue is None:
+        del shown["queue"]
+    shown["effective_priority"] = app.effective_priority(app.engine.topic(state.topic))
+    return shown
+
+
+def _listed(app: "App", topic: Topic) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "head_seq": topic.head_seq,
+        "earliest_seq": topic.floors.earliest_seq,
+        "count": topic.live_records,
+        "bytes": topic.live_bytes,
+        "durable": topic.config.durable,
+        "effective_priority": app.effective_priority(topic),
+    }

@@ -1,0 +1,1 @@
+"""Which topic's news go out first."""
