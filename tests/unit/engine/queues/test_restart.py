@@ -92,6 +92,43 @@ def test_jobs_acked_in_a_replay_are_told_to_whoever_builds_records_later(place: 
     assert place.log.engine.topic("jobs").replayed_deletes == [1, 2]
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("step", ["sync", "checkpoint", "snapshot"])
+def test_jobs_that_a_router_made_stay_acked(place: Place, way: str, step: str) -> None:
+    """Copies are built again from their source: the acked ones must not come back with them."""
+    place.log.create("events", durability="fsync")
+    queue(place, 0, durability="fsync")
+    engine = place.log.engine
+    engine.put_router("r", {"source": "events", "dest": "jobs"})
+    place.fill("events", 4)
+    engine.forward_for(engine.topic("jobs"))
+    assert claim(place, "w1", 3) == [1, 2, 3]
+    getattr(engine, step)()
+    place.log.ack("jobs", [1, 3], node="w1")
+    restart(place, way)
+    assert seqs_of(place.log.diff("jobs")) == [2, 4]
+    assert claim(place, "w2", 9) == [2, 4]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_copied_from_a_queue_stays_when_its_jobs_are_acked(place: Place, way: str) -> None:
+    queue(place, 4, durability="fsync")
+    place.log.create("seen", durability="fsync")
+    engine = place.log.engine
+    engine.put_router("r", {"source": "jobs", "dest": "seen"})
+    place.log.append("jobs", [{"data": 5}, {"data": 6}])
+    engine.forward_for(engine.topic("seen"))
+    before = [(record.seq, record.data) for record in place.log.diff("seen").records]
+    claim(place, "w1", 6)
+    place.log.ack("jobs", [1, 5], node="w1")
+    restart(place, way)
+    engine = place.log.engine
+    engine.forward_for(engine.topic("seen"))
+    after = [(record.seq, record.data) for record in place.log.diff("seen").records]
+    assert after == before
+    assert seqs_of(place.log.diff("jobs")) == [2, 3, 4, 6]
+
+
 def test_another_number_of_shards_finds_the_same_queue(place: Place) -> None:
     queue(place, 3, leases_durable=True)
     claim(place, "w1", 1)
