@@ -104,6 +104,7 @@ class Http1Connection(asyncio.Protocol):
         """Asked and not yet sent, in order."""
         self._stream: tuple[Http1Stream, bytes] | None = None
         self._fresh = True
+        self._head_began = False
         self._ending = False
         self._paused = False
         self._reading_paused = False
@@ -213,7 +214,8 @@ class Http1Connection(asyncio.Protocol):
     def _head_is_open(self, end: int) -> bool:
         if end >= 0 or len(self._buffer) > MAX_HEAD_BYTES:
             raise RequestError(f"the request head has more than {MAX_HEAD_BYTES} bytes")
-        if len(self._buffer) == self.received_bytes:  # its first bytes: the clock starts
+        if not self._head_began:  # its first bytes: the clock starts
+            self._head_began = True
             self.since_s = self._app.clock.monotonic_s()
         return False
 
@@ -255,6 +257,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _dispatch(self, head: Head, body: bytes | bytearray) -> None:
         self._head = self._chunks = None
+        self._head_began = False
         self.received_bytes = len(self._buffer)
         self.since_s = started_s = self._app.clock.monotonic_s()
         if not head.keep_alive:
