@@ -29,6 +29,7 @@ from topics.errors import (
     Closed,
     LimitReached,
     NotReady,
+    PayloadTooLarge,
     TopicsError,
     UnsupportedMediaType,
 )
@@ -122,6 +123,8 @@ class App:
             if head.name and head.route.names_topic:
                 head.caller.check_name(head.name)
             _check_media_type(head)
+            if head.content_length > self.config.max_body_bytes:
+                raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")  # noqa: TRY301 - one way out
         except TopicsError as refusal:
             head.refusal = refusal
         head.authorization = ""
