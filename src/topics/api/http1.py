@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
-MAX_SKIPPED_BYTES = 64 * 1024
-"""A refused body up to this size is read and dropped; a longer one ends the connection."""
+MAX_SKIPPED_BYTES = 1024 * 1024
+"""Read and dropped behind a refusal, besides twice the largest body allowed."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -99,7 +99,8 @@ class Http1Connection(asyncio.Protocol):
         self._head: Head | None = None
         """Read, while its body is still to come."""
         self._chunks: ChunkedBody | None = None
-        self._skipped_bytes = 0
+        self._lingers = False
+        """Refused for good: what still comes is dropped, so that the peer can read why."""
         self._waiting: deque[Exchange] = deque()
         """Asked and not yet sent, in order."""
         self._stream: tuple[Http1Stream, bytes] | None = None
@@ -149,6 +150,9 @@ class Http1Connection(asyncio.Protocol):
         if self._fresh and self._is_http2(data):
             return
         self.received_bytes += len(data)
+        if self._ending:
+            self._skip()
+            return
         if not self._buffer:
             self._buffer = data
         elif isinstance(self._buffer, bytearray):
@@ -156,6 +160,11 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._buffer = bytearray(self._buffer) + data
         self._advance()
+
+    def _skip(self) -> None:
+        """Drop what comes behind the last request; past a bound it is no accident."""
+        if self.received_bytes > 2 * self._app.config.max_body_bytes + MAX_SKIPPED_BYTES:
+            self.abort()
 
     def _is_http2(self, data: bytes) -> bool:
         """Hand the connection over if it begins as HTTP/2; wait while that is not clear."""
@@ -239,6 +248,8 @@ class Http1Connection(asyncio.Protocol):
             self._chunks = ChunkedBody(self._app.config.max_body_bytes)
         elif head.content_length > self._app.config.max_body_bytes:
             raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
+        if head.expects_continue and head.refusal is not None:
+            raise head.refusal  # whether its body comes is unknown
         if head.expects_continue and not self._waiting:
             self.write(_CONTINUE)
         if not self._buffer and not head.chunked and not head.content_length:
@@ -270,8 +281,10 @@ class Http1Connection(asyncio.Protocol):
 
     def _refuse(self, error: TopicsError) -> None:
         """Answer a request that cannot be read, and end: where the next one begins is unknown."""
-        self._ending = True
+        self._ending = self._lingers = True
         self._buffer = b""
+        self._head = self._chunks = None
+        self.since_s = self._app.clock.monotonic_s()
         exchange = self._app.unread_exchange(self)
         self._waiting.append(exchange)
         exchange.fail(error)
@@ -297,7 +310,7 @@ class Http1Connection(asyncio.Protocol):
             waiting.popleft()
             self.write(response)
             if self._ending:
-                self.end()
+                self._end_answered()
             elif self._reading_paused:
                 self._regulate()
             return
@@ -336,7 +349,7 @@ class Http1Connection(asyncio.Protocol):
                 stream, head = self._stream
                 stream.start(head)
         elif not waiting and self._ending:
-            self.end()
+            self._end_answered()
         elif self._reading_paused and len(waiting) < MAX_PIPELINED // 2:
             self._regulate()
             self._app.loop.call_soon(self._advance)
@@ -367,7 +380,20 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def is_reading_head(self) -> bool:
-        return self._head is None and len(self._buffer) > 0
+        return self._lingers or (self._head is None and len(self._buffer) > 0)
+
+    def _end_answered(self) -> None:
+        """Close, or only the way out while the peer may still be sending.
+
+        A socket closed with bytes unread is reset, and the peer may lose the answer.
+        """
+        transport = self._transport
+        if self._lingers and transport is not None and transport.can_write_eof():
+            transport.write_eof()
+            if self._reading_paused and not self._paused:
+                self._regulate()
+        else:
+            self.end()
 
     def end(self) -> None:
         """Close when everything written is sent."""
@@ -380,7 +406,7 @@ class Http1Connection(asyncio.Protocol):
 
     def give_up(self, error: TopicsError | None) -> None:
         """End because of a timeout; say so if a request had begun."""
-        if error is None or self._waiting:
+        if error is None or self._waiting or self._lingers:
             self.abort()
         else:
             self._refuse(error)
