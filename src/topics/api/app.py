@@ -66,6 +66,7 @@ class App:
         self.stopping = False
         self.connections: set[Connection] = set()
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
+        self._slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
@@ -124,7 +125,7 @@ class App:
                 head.caller.check_name(head.name)
             _check_media_type(head)
             if head.content_length > self.config.max_body_bytes:
-                raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")  # noqa: TRY301 - one way out
+                raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")
         except TopicsError as refusal:
             head.refusal = refusal
         head.authorization = ""
@@ -210,7 +211,7 @@ class App:
         exchange.caller.requests -= 1
         seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
-        if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
+        if seconds > self._slow_s and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
 
     def on_failed(self, exchange: Exchange, error: TopicsError, status: int) -> str:
