@@ -23,8 +23,9 @@ class Wire:
         self.sent = b""
         self.unread = 0
         self.closed = False
+        self.half_closed = False
         self.aborted = False
-        self.reading = True
+        self._reading = True
         self.protocol: asyncio.Protocol | None = None
         self._high_water = high_water
 
@@ -63,13 +64,16 @@ class Wire:
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more comes."""
+        self.half_closed = True
 
     def pause_reading(self) -> None:
-        self.reading = False
+        self._reading = False
 
     def resume_reading(self) -> None:
-        self.reading = True
+        self._reading = True
+
+    def is_reading(self) -> bool:
+        return self._reading
 
 
 class HeldApp(App):
