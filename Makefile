@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
-.PHONY: help setup pins format check test crash planted torture bench-engine run clean
+.PHONY: help setup pins format check test crash planted torture bench bench-engine run clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -23,8 +23,9 @@ $(STAMP): requirements/dev.txt pyproject.toml $(wildcard setup.py) $(KERNEL)
 		|| echo "the native kernel was not built (is there a C compiler?): topics runs on its pure-Python twin, slower but the same"
 	@touch $@
 
-pins: ## refresh requirements/dev.txt from pyproject.toml
+pins: ## refresh the pins in requirements/ from pyproject.toml
 	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group dev --upgrade --output-file requirements/dev.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group bench --upgrade --constraint requirements/dev.txt --output-file requirements/bench.txt pyproject.toml
 
 format: setup ## rewrite the code into the house style
 	$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format --quiet .
@@ -45,6 +46,10 @@ planted: setup ## plant known bugs one by one; the tests must catch each
 
 torture: setup ## power cuts and kills until you stop it; prints its seed
 	$(BIN)/python -m tests.torture
+
+bench: setup ## the server beside Redis, NATS, nginx and ASGI servers, as ratios in one run
+	$(BIN)/pip install --quiet --requirement requirements/bench.txt
+	$(BIN)/python -m benchmarks.server
 
 bench-engine: setup ## how fast the engine is, as ratios in one run
 	$(BIN)/python -m benchmarks.engine

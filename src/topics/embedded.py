@@ -22,6 +22,16 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.queues import (
+    Acked,
+    AckRequest,
+    Claimed,
+    ClaimRequest,
+    Extended,
+    ExtendRequest,
+    Nacked,
+    NackRequest,
+)
 from topics.model.topics import TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.disk.local_disk import LocalDisk
@@ -161,6 +171,53 @@ class Log:
         return self.engine.delete_records(
             self._existing(topic), before_seq=before_seq, match=parsed
         )
+
+    # Jobs.
+
+    def claim(
+        self,
+        topic: str,
+        *,
+        node: str,
+        max: int = 1,  # noqa: A002 - its name on the wire
+        lease_ms: int | None = None,
+    ) -> Claimed:
+        """Take up to `max` jobs of a queue for `lease_ms`."""
+        request = ClaimRequest(node=node, max=max, lease_ms=lease_ms)
+        return self.engine.claim(self._existing(topic), request)
+
+    def ack(
+        self, topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None = None
+    ) -> Acked:
+        """Delete jobs that are done."""
+        request = AckRequest(node=node, seqs=seqs, lease_ids=lease_ids)
+        return self.engine.ack(self._existing(topic), request)
+
+    def nack(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ids: Sequence[str] | None = None,
+        delay_ms: int = 0,
+    ) -> Nacked:
+        """Give jobs back, to be claimed again after `delay_ms`."""
+        request = NackRequest(node=node, seqs=seqs, lease_ids=lease_ids, delay_ms=delay_ms)
+        return self.engine.nack(self._existing(topic), request)
+
+    def extend(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: Sequence[str] | None = None,
+    ) -> Extended:
+        """Hold jobs for `lease_ms` from now."""
+        request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
+        return self.engine.extend(self._existing(topic), request)
 
     # Keeping.
 

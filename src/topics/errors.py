@@ -8,7 +8,8 @@ TopicsError
 │   ├── TopicExistsIncompatible
 │   ├── TopicNotEmpty
 │   ├── TopicFull
-│   └── HttpRefused          the request itself, before it reaches a topic
+│   ├── NotAQueue
+│   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
 │       ├── RouteNotFound
@@ -166,6 +167,19 @@ class UnsupportedMediaType(HttpRefused):
     """The body is not JSON, or encoded in a way we do not know."""
 
     code = "unsupported_media_type"
+
+
+class NotAQueue(RequestError):
+    """Jobs were asked of a topic that is a plain log."""
+
+    code = "not_a_queue"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
 
 
 class RetryLater(TopicsError):

@@ -191,3 +191,47 @@ def test_cold_records_are_read_beside_the_event_loop(
         await log.close()
 
     asyncio.run(main())
+
+
+def test_writes_of_one_turn_keep_their_order_and_their_own_seqs(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("t", durability="fsync")
+        sizes = [1, 3, 2, 1]
+        bodies = [
+            msgspec.json.encode({"records": [{"data": [n, k]} for k in range(size)]})
+            for n, size in enumerate(sizes)
+        ]
+        answers = await asyncio.gather(*[log.append_json("t", body) for body in bodies])
+        assert [(a.first_seq, a.last_seq, a.count) for a in answers] == [
+            (1, 1, 1), (2, 4, 3), (5, 6, 2), (7, 7, 1),
+        ]  # fmt: skip
+        page = await log.diff("t")
+        expected = [[n, k] for n, size in enumerate(sizes) for k in range(size)]
+        assert [record.data for record in page.records] == expected
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_write_with_a_key_comes_after_the_plain_ones_before_it(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("t")
+        keyed = b'{"records":[{"data":"keyed"}],"idempotency_key":"k"}'
+        answers = await asyncio.gather(
+            log.append_json("t", ONE), log.append_json("t", keyed), log.append_json("t", ONE)
+        )
+        assert [answer.first_seq for answer in answers] == [1, 2, 3]
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_every_write_of_a_turn_hears_that_its_topic_is_gone(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("t")
+        topic = log.log.engine.topic("t")
+        writes = [asyncio.ensure_future(log.append_json("t", ONE)) for _ in range(3)]
+        topic.deleted = True  # between the turn's writes and their flush
+        answers = await asyncio.gather(*writes, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [TopicNotFound] * 3
+        topic.deleted = False
+
+    run_with_log(tmp_path, scenario)

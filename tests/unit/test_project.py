@@ -42,16 +42,18 @@ def test_no_file_names_this_machine_or_a_package_host(pattern: re.Pattern[str]) 
     assert found == []
 
 
-def test_the_pins_are_names_and_versions_only() -> None:
-    for line in (ROOT / "requirements/dev.txt").read_text(encoding="utf-8").splitlines():
+@pytest.mark.parametrize("group", ["dev", "bench"])
+def test_the_pins_are_names_and_versions_only(group: str) -> None:
+    for line in (ROOT / f"requirements/{group}.txt").read_text(encoding="utf-8").splitlines():
         if not line.lstrip().startswith("#"):
             assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line)
 
 
-def test_every_development_dependency_is_pinned() -> None:
+@pytest.mark.parametrize("group", ["dev", "bench"])
+def test_every_development_dependency_is_pinned(group: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    pins = (ROOT / "requirements/dev.txt").read_text(encoding="utf-8")
-    for name in [*project["dependency-groups"]["dev"], *project["project"]["dependencies"]]:
+    pins = (ROOT / f"requirements/{group}.txt").read_text(encoding="utf-8")
+    for name in [*project["dependency-groups"][group], *project["project"]["dependencies"]]:
         assert re.search(rf"^{name}==", pins, re.MULTILINE)
 
 
@@ -62,6 +64,15 @@ def test_every_dependency_is_justified(extra: str) -> None:
     for requirement in [*project["optional-dependencies"][extra], *project["dependencies"]]:
         name = re.split(r"[\[=<>]", requirement)[0]
         assert f"`{name}`" in page
+
+
+def test_both_sets_of_pins_agree() -> None:
+    pins = [
+        dict(re.findall(r"^([a-z0-9-]+)==([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
+        for page in (ROOT / "requirements/dev.txt", ROOT / "requirements/bench.txt")
+    ]
+    shared = pins[0].keys() & pins[1].keys()
+    assert {name: pins[0][name] for name in shared} == {name: pins[1][name] for name in shared}
 
 
 def test_the_readme_says_how_to_run_and_to_test() -> None:

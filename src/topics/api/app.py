@@ -17,13 +17,17 @@ from topics.api.connection import Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
+from topics.api.live import Live
 from topics.api.log import RequestLog
+from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, find_route
 from topics.api.tickets import Tickets
+from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
 from topics.config import ServerConfig
 from topics.engine.delivery.priority import effective_priority
+from topics.engine.delivery.scheduler import Delivery
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
@@ -60,8 +64,11 @@ class App:
         self.tickets = Tickets(clock)
         self.request_log = request_log
         self.metrics = RequestMetrics()
+        self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
+        self.watches = WatchSessions(self)
+        self._live: Live | None = None
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
@@ -87,10 +94,22 @@ class App:
             raise NotReady(self.replay_progress)
         return self.log
 
+    @property
+    def live(self) -> Live:
+        if self._live is None:
+            raise NotReady(self.replay_progress)
+        return self._live
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.live.delivery
+
     def open(self, log: AsyncLog) -> None:
         """Serve a log that was replayed."""
         self.replay_progress = 1.0
         self.log = log
+        self._live = Live(self, log)
+        self.on_stop.append(self._live.stop)
 
     def effective_priority(self, topic: Topic) -> int:
         used_ms = max(topic.last_ts, topic.last_read_ts or 0, topic.created_ts)
@@ -101,18 +120,21 @@ class App:
     def read_head(self, raw: bytes | bytearray) -> Head:
         """Read a head and decide what it alone decides; a repeated one is remembered."""
         raw = bytes(raw)
-        # A remembered head must not keep a key in memory: only its digest is the name.
-        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
-        head = self._heads.get(name)
+        head = self.remembered_head(raw)
         if head is not None:
             return head
         head = read_head(raw)
         self.prepare(head)
+        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
         if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
             if len(self._heads) >= REMEMBERED_HEADS:
                 self._heads.clear()
             self._heads[name] = head
         return head
+
+    def remembered_head(self, raw: bytes) -> Head | None:
+        # A remembered head must not keep a key in memory: only its digest is the name.
+        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -207,9 +229,9 @@ class App:
 
     # What exchanges tell.
 
-    def on_answered(self, exchange: Exchange, status: int) -> None:
+    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
         exchange.caller.requests -= 1
-        seconds = self.clock.monotonic_s() - exchange.started_s
+        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self._slow_s and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)

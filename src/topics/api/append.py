@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topics.aio import Gathered, may_gather
 from topics.api.exchange import Exchange
-from topics.engine.request import Write, check_options, read_write
+from topics.engine.append import Append
+from topics.engine.request import NO_OPTIONS, Write, check_options, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
+from topics.errors import Throttled, TopicNotFound, TopicsError
 from topics.model.append import Appended
 from topics.storage.wal.group_commit import Commitment
 
@@ -20,45 +23,126 @@ if TYPE_CHECKING:
 
 
 def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
-    engine = app.engine
+    log = app.ready_log
     if exchange.head.query:
         exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
     write = read_write(exchange.body, app.config)
     key = exchange.head.headers.get("idempotency-key")
     if key is not None and write.options.idempotency_key is None:
         write = _with_key(write, key)
-    topic = engine.find_topic(exchange.name)
+    topic = log.log.engine.find_topic(exchange.name)
     if topic is None:
         return _append_and_create(app, exchange, write)
-    _submit(app, exchange, topic, write, created=False)
+    if may_gather(topic, write) and not app.parking.is_busy(log.log.engine.shard_of(topic)):
+        log.waiter_of(topic).gather(topic, write.batch, exchange, answer_gathered)
+    else:
+        _submit_or_park(app, exchange, topic, write)
     return None
+
+
+def _submit_or_park(app: "App", exchange: Exchange, topic: Topic, write: Write) -> None:
+    """Write at once; where the log is full, as soon as it has room."""
+    shard = app.engine.shard_of(topic)
+
+    def attempt(waited_ms: float) -> None:
+        _submit(app, exchange, topic, write, waited_ms=waited_ms)
+
+    if write.patient and app.parking.is_busy(shard):
+        app.parking.park(shard, exchange, attempt, size=len(write.batch.frames))
+        return
+    try:
+        attempt(0.0)
+    except Throttled:
+        if not write.patient:
+            raise
+        app.parking.park(shard, exchange, attempt, size=len(write.batch.frames))
+
+
+def answer_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+    """Answer every write of a turn to one topic."""
+    if isinstance(error, Throttled):
+        _park_gathered(items)
+        return
+    if ticket is None or error is not None:
+        for _, exchange in items:
+            exchange.fail(error)
+        return
+    topic = ticket.topic
+    commit = ticket.shard.commit
+    start = b'{"topic":"%b","first_seq":' % topic.name.encode()
+    end = b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}' % (
+        commit.last_write_s * 1000,
+        commit.last_sync_s * 1000 if topic.config.durable else 0.0,
+    )
+    head_seq = topic.head_seq
+    first_seq = ticket.first_seq
+    now_s = items[0][1].app.clock.monotonic_s()
+    for batch, exchange in items:
+        last_seq = first_seq + batch.count - 1
+        exchange.reply_ok(
+            b'%b%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":false,"deduped":false,'
+            b'"performance":{"server_total_ms":%.3f,%b'
+            % (
+                start,
+                first_seq,
+                last_seq,
+                _seqs(exchange, first_seq, batch.count),
+                head_seq,
+                batch.count,
+                (now_s - exchange.started_s) * 1000,
+                end,
+            ),
+            now_s,
+        )
+        first_seq = last_seq + 1
+
+
+def _park_gathered(items: Gathered) -> None:
+    for batch, exchange in items:
+        topic = exchange.app.engine.find_topic(exchange.name)
+        write = Write(batch=batch, options=NO_OPTIONS, config={})
+        try:
+            if topic is None:
+                raise TopicNotFound(exchange.name)  # within this turn
+            _submit_or_park(exchange.app, exchange, topic, write)
+        except TopicsError as error:
+            exchange.fail(error)
 
 
 async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> None:
     topic, created = await app.ready_log.topic_for_write(exchange.name, write)
-    if created:
-        exchange.caller.check_name(topic.name)
     _submit(app, exchange, topic, write, created=created)
 
 
-def _submit(app: "App", exchange: Exchange, topic: Topic, write: Write, *, created: bool) -> None:
+def _submit(
+    app: "App",
+    exchange: Exchange,
+    topic: Topic,
+    write: Write,
+    *,
+    created: bool = False,
+    waited_ms: float = 0.0,
+) -> None:
     log = app.ready_log
-    shard, ticket = log.log.engine.submit_append(topic, write, waiter=log.waiter_of(topic))
-    log.waiter_of(topic).tell(
-        ticket, _Answer(exchange, shard, created=created, durable=topic.config.durable)
-    )
+    waiter = log.waiter_of(topic)
+    waiter.submit_gathered()  # asked for before this write
+    shard, ticket = log.log.engine.submit_append(topic, write, waiter=waiter)
+    waiter.tell(ticket, _Answer(exchange, shard, topic, created=created, waited_ms=waited_ms))
 
 
 class _Answer:
     """What is left to do when the write is as safe as it was promised."""
 
-    __slots__ = ("created", "durable", "exchange", "shard")
+    __slots__ = ("created", "exchange", "shard", "topic", "waited_ms")
 
-    def __init__(self, exchange: Exchange, shard: Shard, *, created: bool, durable: bool) -> None:
+    def __init__(
+        self, exchange: Exchange, shard: Shard, topic: Topic, *, created: bool, waited_ms: float
+    ) -> None:
         self.exchange = exchange
         self.shard = shard
+        self.topic = topic
         self.created = created
-        self.durable = durable
+        self.waited_ms = waited_ms
 
     def __call__(self, ticket: Commitment) -> None:
         exchange = self.exchange
@@ -72,29 +156,30 @@ class _Answer:
             201 if self.created else 200,
             b'{"topic":"%b","first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,'
             b'"created":%b,"deduped":%b,"performance":{"server_total_ms":%.3f,'
-            b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+            b'"wal_append_ms":%.3f,"fsync_ms":%.3f%b}}'
             % (
                 appended.topic.encode(),
                 appended.first_seq,
                 appended.last_seq,
-                _seqs(exchange, appended),
+                _seqs(exchange, appended.first_seq, appended.count),
                 appended.head_seq,
                 appended.count,
                 b"true" if self.created else b"false",
                 b"true" if appended.deduped else b"false",
                 exchange.elapsed_ms(),
                 commit.last_write_s * 1000,
-                commit.last_sync_s * 1000 if self.durable else 0.0,
+                commit.last_sync_s * 1000 if self.topic.config.durable else 0.0,
+                b',"throttle_wait_ms":%.3f' % self.waited_ms if self.waited_ms else b"",
             ),
         )
 
 
-def _seqs(exchange: Exchange, appended: Appended) -> bytes:
+def _seqs(exchange: Exchange, first_seq: int, count: int) -> bytes:
     if exchange.head.query and not exchange.flag("return_seqs", default=True):
         return b""
-    if appended.count == 1:
-        return b',"seqs":[%d]' % appended.first_seq
-    return b',"seqs":%b' % msgspec.json.encode(appended.seqs)
+    if count == 1:
+        return b',"seqs":[%d]' % first_seq
+    return b',"seqs":%b' % msgspec.json.encode(list(range(first_seq, first_seq + count)))
 
 
 def _with_key(write: Write, key: str) -> Write:

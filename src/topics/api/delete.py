@@ -21,6 +21,7 @@ def delete(app: "App", exchange: Exchange) -> None:
     log = app.ready_log
     topic = app.engine.topic(exchange.name)
     waiter = log.waiter_of(topic)
+    waiter.submit_gathered()  # asked for before this delete
     shard, ticket = app.engine.submit_delete(
         topic, before_seq=body.before_seq, match=match, waiter=waiter
     )

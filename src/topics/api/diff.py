@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.api.long_poll import LongPoll, has_news
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.request import build_diff_request
 from topics.engine.topics.topic import Topic
@@ -33,18 +34,31 @@ def read(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         verify=app.config.verify_reads,
     )
     if touches_cold(topic, request.from_seq):
-        return _read_cold(app, exchange, topic, request)
-    answer(app, exchange, app.engine.diff(topic, request))
+        return _read_cold(app, exchange, topic, request, wait_ms=body.wait_ms)
+    _answer_or_wait(app, exchange, topic, request, app.engine.diff(topic, request), body.wait_ms)
     return None
 
 
-async def _read_cold(app: "App", exchange: Exchange, topic: Topic, request: DiffRequest) -> None:
+async def _read_cold(
+    app: "App", exchange: Exchange, topic: Topic, request: DiffRequest, *, wait_ms: int
+) -> None:
     """Read off the event loop: the cold tier may be slow, and nobody else waits for it."""
-    answer(app, exchange, await app.ready_log.read_cold(topic, request))
+    page = await app.ready_log.read_cold(topic, request)
+    _answer_or_wait(app, exchange, topic, request, page, wait_ms)
 
 
-def answer(app: "App", exchange: Exchange, page: Page) -> None:
+def _answer_or_wait(
+    app: "App", exchange: Exchange, topic: Topic, request: DiffRequest, page: Page, wait_ms: int
+) -> None:
+    if wait_ms and not has_news(page):
+        LongPoll(app, exchange, topic, request, answer).begin(wait_ms)
+    else:
+        answer(app, exchange, page)
+
+
+def answer(app: "App", exchange: Exchange, page: Page, *, waited_ms: float | None = None) -> None:
     """Send a page."""
+    waited = b"" if waited_ms is None else b',"wait_ms":%.3f' % waited_ms
     app.metrics.records_delivered += page.count
     app.metrics.tombstones += page.tombstone is not None
     cold = b',"cold_segments_read":%d' % page.cold_segments_read if page.cold_segments_read else b""
@@ -57,7 +71,7 @@ def answer(app: "App", exchange: Exchange, page: Page) -> None:
                 b'","records":[',
                 page.records_json,
                 b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
-                b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b}}'
+                b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b%b}}'
                 % (
                     page.next_from_seq,
                     page.head_seq,
@@ -68,6 +82,7 @@ def answer(app: "App", exchange: Exchange, page: Page) -> None:
                     exchange.elapsed_ms(),
                     page.records_scanned,
                     cold,
+                    waited,
                 ),
             )
         ),

@@ -31,6 +31,8 @@ class Stream(Protocol):
 
     on_close: Callable[[], None]
     """Called once when the reader is gone, or `close` was called."""
+    on_drain: Callable[[], None]
+    """Called when a reader that had fallen behind has taken most of it."""
 
     def write(self, data: bytes) -> None:
         """Send, or keep until the reader takes it."""
@@ -52,6 +54,8 @@ class Channel(Protocol):
     def send(
         self, exchange: "Exchange", status: int, *, content_type: bytes, headers: bytes, body: bytes
     ) -> None: ...
+
+    def send_ok(self, exchange: "Exchange", body: bytes) -> None: ...
 
     def open_stream(
         self, exchange: "Exchange", *, content_type: bytes, headers: bytes
@@ -165,6 +169,15 @@ class Exchange:
             headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
         self.channel.send(self, status, content_type=content_type, headers=headers, body=body)
         self.app.on_answered(self, status)
+
+    def reply_ok(self, body: bytes, now_s: float) -> None:
+        """Answer a small write: what `reply` does, for the hot path."""
+        if len(body) >= GZIP_MIN_BYTES:
+            self.reply(200, body)
+        elif not self.answered:
+            self.answered = True
+            self.channel.send_ok(self, body)
+            self.app.on_answered(self, 200, now_s)
 
     def fail(self, error: TopicsError) -> None:
         status, body, headers = encode_error(error, total_ms=self.elapsed_ms())

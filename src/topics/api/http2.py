@@ -276,18 +276,23 @@ class Http2Connection(asyncio.Protocol):
         """Send one frame of a stream; False if there is none to send now."""
         number, pending = stream.number, stream.pending
         if self._paused or not (pending or stream.ended):
+            stream.is_behind |= bool(pending)
             return False
         try:
             window = self._h2.local_flow_control_window(number)
             size = min(len(pending), window, self._h2.max_outbound_frame_size)
             last = stream.ended and size == len(pending)
             if size <= 0 and not last:
+                stream.is_behind = True
                 return False
             self._h2.send_data(number, bytes(pending[:size]), end_stream=last)
         except h2.exceptions.ProtocolError:
             self._drop(stream)
             return True
         del pending[:size]
+        if stream.is_behind and not pending:
+            stream.is_behind = False
+            self._app.loop.call_soon(stream.on_drain)
         self._since_s = self._app.clock.monotonic_s()
         if last:
             if not stream.input_ended:

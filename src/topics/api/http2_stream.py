@@ -6,7 +6,7 @@ Keeps: what the peer's windows do not take yet waits in `pending`, and is counte
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from topics.api.exchange import Exchange
+from topics.api.exchange import JSON, Exchange
 from topics.api.head import Head
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ class Http2Stream:
     """The way back of one exchange; also the `Stream` of an answer without an end."""
 
     __slots__ = (
-        "_connection", "body", "ended", "exchange", "gone", "head", "input_ended", "is_live",
-        "number", "on_close", "pending", "since_s", "withheld_bytes",
+        "_connection", "body", "ended", "exchange", "gone", "head", "input_ended",
+        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "since_s",
+        "withheld_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -43,7 +44,10 @@ class Http2Stream:
         self.is_live = False
         """An answer without an end."""
         self.gone = False
+        self.is_behind = False
+        """Its window was used up: it is told when all that waited is sent."""
         self.on_close: Callable[[], None] = _nothing
+        self.on_drain: Callable[[], None] = _nothing
 
     # A channel.
 
@@ -57,6 +61,9 @@ class Http2Stream:
         self._connection.begin_answer(
             self, status, [length, (b"content-type", content_type), *_pairs(headers)]
         )
+
+    def send_ok(self, exchange: Exchange, body: bytes) -> None:
+        self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
 
     def open_stream(
         self, exchange: Exchange, *, content_type: bytes, headers: bytes

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from topics.api.exchange import Exchange
 
 
+SLOW_EVERY_MS = 100
+
+
 class RequestLog:
     """Writes log lines, and gives every logged request an id."""
 
@@ -26,13 +29,24 @@ class RequestLog:
         self._clock = clock
         self._run = secrets.token_hex(4)
         self._numbers = itertools.count(1)
+        self._slow_ms = 0
+        self._unlogged = 0
 
     def event(self, event: str, *, level: str = "info", **fields: object) -> None:
         line = {"ts": self._clock.now_ms(), "level": level, "event": event, **fields}
         self._write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
 
     def slow(self, exchange: "Exchange", status: int, seconds: float) -> None:
-        self._request(exchange, "slow_request", "warning", status=status, ms=round(seconds * 1000))
+        """Log a slow request; when many are slow at once, one in a while with their number."""
+        now_ms = self._clock.now_ms()
+        if now_ms - self._slow_ms < SLOW_EVERY_MS:
+            self._unlogged += 1
+            return
+        self._slow_ms, unlogged, self._unlogged = now_ms, self._unlogged, 0
+        ms = round(seconds * 1000)
+        self._request(
+            exchange, "slow_request", "warning", status=status, ms=ms, unlogged_before=unlogged
+        )
 
     def failed(self, exchange: "Exchange", error: TopicsError, status: int) -> str:
         """Log what is the server's fault, not the caller's; return the request's id."""
@@ -47,6 +61,10 @@ class RequestLog:
     def bug(self, exchange: "Exchange", bug: Exception) -> None:
         trace = "".join(traceback.format_exception(bug))
         self._request(exchange, "bug", "error", trace=trace)
+
+    def stream_bug(self, bug: Exception) -> None:
+        """Log a bug that no request can be told of."""
+        self.event("bug", level="error", trace="".join(traceback.format_exception(bug)))
 
     def _request(self, exchange: "Exchange", event: str, level: str, **fields: object) -> None:
         fields.setdefault("request_id", self._next_id(exchange))

@@ -11,6 +11,9 @@ class RequestMetrics:
         self.latency_us: dict[tuple[Route, int], Histogram] = {}
         self.records_delivered = 0
         self.tombstones = 0
+        self.sse_connections = 0
+        self.websocket_connections = 0
+        self.watch_sessions = 0
 
     def observe(self, route: Route, status: int, seconds: float) -> None:
         key = route, status

@@ -11,8 +11,11 @@ from topics.api import (
     health,
     metrics,
     openapi,
+    queues,
     tickets_route,
     topics,
+    watch,
+    websocket,
 )
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RouteNotFound
@@ -63,6 +66,13 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic", append.append, WRITE),
     Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
     Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
+    Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),
+    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
+    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
+    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("POST", "/v0/watch", watch.create, READ),
+    Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
+    Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
     Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),

@@ -90,6 +90,8 @@ def decode_cursor(cursor: str) -> str:
 
 def _shown(app: "App", state: TopicState) -> dict[str, object]:
     shown = msgspec.structs.asdict(state)
+    if state.queue is None:
+        del shown["queue"]
     shown["effective_priority"] = app.effective_priority(app.engine.topic(state.topic))
     return shown
 

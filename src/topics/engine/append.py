@@ -9,12 +9,14 @@ Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a 
 no seq.
 """
 
+from collections.abc import Sequence
+
 from topics.clock import Clock
 from topics.engine.shard import Shard
 from topics.engine.topics.retention import fits
 from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
 from topics.errors import RecordTooLarge, TopicFull, TopicNotFound
-from topics.kernel import FLAG_BATCH_OPEN, FLAG_DURABLE, Batch, stamp_batch
+from topics.kernel import FLAG_BATCH_OPEN, FLAG_DURABLE, Batch, shift_idx, stamp_batch
 from topics.model.append import Appended, WriteOptions
 from topics.storage.disk.disk import Buffer
 from topics.storage.snapshots.snapshot import DedupeEntry
@@ -200,6 +202,23 @@ def submit_append(
     topic.inflight_bytes += batch.payload_bytes
     shard.commit.submit(append)
     return append
+
+
+def merge_batches(batches: Sequence[Batch]) -> Batch:
+    """Make one batch of several writes of one turn; each stays whole or not at all on the log."""
+    frames = bytearray().join([batch.frames for batch in batches])
+    base = 0
+    for batch in batches:
+        if base:
+            shift_idx(batch.idx, base)
+        base += len(batch.frames)
+    return Batch(
+        frames=frames,
+        idx=bytearray().join([batch.idx for batch in batches]),
+        count=sum([batch.count for batch in batches]),
+        payload_bytes=sum([batch.payload_bytes for batch in batches]),
+        envelope={},
+    )
 
 
 def close_reservation(shard: Shard, topic: Topic) -> None:

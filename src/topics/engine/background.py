@@ -122,6 +122,7 @@ class Background:
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + config.sweep_ms / 1000
             engine.sweep()
+        engine.move_dead_letters()
         written = self._wal_bytes() - self._snapshot_bytes
         if now_s >= self._snapshot_due_s or written >= config.snapshot_wal_bytes:
             self._snapshot_due_s = now_s + config.snapshot_ms / 1000

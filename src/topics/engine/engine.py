@@ -6,7 +6,7 @@ thread-safe.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from topics.clock import Clock
@@ -16,6 +16,9 @@ from topics.engine.append import Append, Repeat, close_reservation, submit_appen
 from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.queues.claim import Claim
+from topics.engine.queues.queues import Queues
+from topics.engine.queues.settle import Ack, LeaseChange
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.shard import Shard
@@ -34,6 +37,17 @@ from topics.errors import (
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.queues import (
+    Acked,
+    AckRequest,
+    Claimed,
+    ClaimRequest,
+    Extended,
+    ExtendRequest,
+    Nacked,
+    NackRequest,
+    QueueState,
+)
 from topics.model.topics import TopicState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
@@ -94,15 +108,15 @@ class Engine:
             config=self.config,
             clock=self.clock,
         )
+        self.queues = Queues(
+            self.registry, self.shards, self.config, clock=self.clock, append=self.append
+        )
         self._tail_share = self.config.tail_cache_bytes // len(self.shards)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
             )
-        for shard, topic in self.registry.each():
-            shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
-            if topic.chunks() or topic.flagged:
-                shard.dirty.add(topic)
+        self._take_up_work()
         for shard in self.shards:
             shard.commit.sync_once()
             shard.commit.log.check_writable()
@@ -116,6 +130,15 @@ class Engine:
         # Only now: what this start announced is durable, so that after a kill nobody has to again.
         data_dir.mark_running(self.disk)
         self.sweep()
+
+    def _take_up_work(self) -> None:
+        """Note what the process before this one left to be done."""
+        for shard, topic in self.registry.each():
+            shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
+            if topic.chunks() or topic.flagged:
+                shard.dirty.add(topic)
+            if topic.queue and topic.queue.moves:
+                shard.moves_due.add(topic)
 
     def _open_shards(self, found: Recovered) -> list[Shard]:
         count = wal_shard_count(self.config)
@@ -198,6 +221,7 @@ class Engine:
             shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
             shard.dirty.discard(topic)
             shard.floors_due.discard(topic)
+            shard.moves_due.discard(topic)
             shard.records_evicted += topic.evicted_records
             topic.runs = []
         with self._cold_lock:
@@ -212,6 +236,10 @@ class Engine:
             if touch:
                 topic.last_read_ts = self.clock.now_ms()
             segments = topic.segments()
+            queue = None
+            if topic.queue is not None:
+                self.queues.settle(topic, topic.queue)
+                queue = self.queues.state_of_settled(topic, topic.queue)
             return TopicState(
                 topic=topic.name,
                 type=topic.config.type,
@@ -227,6 +255,7 @@ class Engine:
                 last_read_ts=topic.last_read_ts,
                 segments=len(segments),
                 cold_segments=sum(segment.tier == "cold" for segment in segments),
+                queue=queue,
             )
 
     # Records.
@@ -310,6 +339,93 @@ class Engine:
         assert ticket.deleted is not None
         return ticket.deleted
 
+    # Jobs.
+
+    def check_claim(self, topic: Topic, request: ClaimRequest) -> ClaimRequest:
+        """Refuse a claim that cannot be served, and clamp it: before it waits for others."""
+        return self.queues.check_claim(topic, request)
+
+    def submit_claim(
+        self, topic: Topic, request: ClaimRequest, *, waiter: Waiter | None = None
+    ) -> tuple[Shard, Claim]:
+        shard, (claim,) = self.submit_claims(topic, [request], waiter=waiter)
+        return shard, claim
+
+    def submit_claims(
+        self, topic: Topic, requests: Sequence[ClaimRequest], *, waiter: Waiter | None = None
+    ) -> tuple[Shard, list[Claim]]:
+        """Deal what is ready to several claimers, in proportion to what each wants."""
+        self._check_open()
+        return self.queues.submit_claims(topic, requests, waiter=waiter)
+
+    def submit_ack(
+        self, topic: Topic, request: AckRequest, *, waiter: Waiter | None = None
+    ) -> tuple[Shard, Ack]:
+        self._check_open()
+        return self.queues.submit_ack(topic, request, waiter=waiter)
+
+    def submit_nack(
+        self, topic: Topic, request: NackRequest, *, waiter: Waiter | None = None
+    ) -> tuple[Shard, LeaseChange]:
+        self._check_open()
+        return self.queues.submit_nack(topic, request, waiter=waiter)
+
+    def submit_extend(
+        self, topic: Topic, request: ExtendRequest, *, waiter: Waiter | None = None
+    ) -> tuple[Shard, LeaseChange]:
+        self._check_open()
+        return self.queues.submit_extend(topic, request, waiter=waiter)
+
+    def submit_release(
+        self, topic: Topic, node: str, lease_ids: Sequence[str], *, waiter: Waiter | None = None
+    ) -> tuple[Shard, LeaseChange]:
+        self._check_open()
+        return self.queues.submit_release(topic, node, lease_ids, waiter=waiter)
+
+    def claim(self, topic: Topic, request: ClaimRequest) -> Claimed:
+        """Claim jobs; with `claim_jitter_ms` together with whoever else comes in that time."""
+        self._check_open()
+        return self.queues.claim(topic, request)
+
+    def ack(self, topic: Topic, request: AckRequest) -> Acked:
+        """Delete jobs that are done; return when that is as safe as the queue's class."""
+        self._check_open()
+        return self.queues.ack(topic, request)
+
+    def nack(self, topic: Topic, request: NackRequest) -> Nacked:
+        self._check_open()
+        return self.queues.nack(topic, request)
+
+    def extend(self, topic: Topic, request: ExtendRequest) -> Extended:
+        self._check_open()
+        return self.queues.extend(topic, request)
+
+    def release(self, topic: Topic, node: str, lease_ids: Sequence[str]) -> int:
+        """Make ready at once what a worker that left still held; return how many jobs it was."""
+        self._check_open()
+        return self.queues.release(topic, node, lease_ids)
+
+    def queue_state(self, topic: Topic) -> QueueState:
+        return self.queues.state(topic)
+
+    def next_claimable_ms(self, topic: Topic) -> int | None:
+        """Return when the next lease or delay ends: nothing becomes ready by itself before."""
+        return self.queues.next_claimable_ms(topic)
+
+    def sweep_queues(self) -> None:
+        """Make expired and delayed jobs ready again, and move worn-out ones."""
+        self.queues.sweep()
+        self.move_dead_letters()
+
+    @property
+    def dead_letters_due(self) -> bool:
+        """Whether jobs wait to be moved; takes no lock."""
+        return self.queues.dead_letters.due
+
+    def move_dead_letters(self) -> int:
+        """Carry worn-out jobs to their dead-letter topics; return how many left their queues."""
+        return self.queues.dead_letters.move_all() if self.dead_letters_due else 0
+
     # Work in the background; also called by hand.
 
     def sync(self) -> None:
@@ -374,6 +490,7 @@ class Engine:
                 maintenance.seal_by_age(
                     shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
                 )
+        self.sweep_queues()
 
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""

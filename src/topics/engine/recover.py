@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from topics.config import ServerConfig
 from topics.engine.delete import apply_delete
+from topics.engine.queues.replay import apply_lease, load_table, settle_queue
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
@@ -156,6 +157,8 @@ class _Recovery:
         topic.delete_below = saved.delete_below
         topic.holes = tuple(Hole(*hole) for hole in saved.holes)
         topic.idempotency.load(saved.idempotency, saved.producers)
+        if topic.queue is not None and saved.queue is not None:
+            load_table(topic.queue, saved.queue)
         topic.absorbed_seq = max(saved.absorbed_seq, self._absorbed.get(topic.id, 0))
         self._cold.setdefault(topic.id, set()).update(saved.cold_segments)
         self._open_segments(topic)
@@ -283,7 +286,7 @@ class _Recovery:
             self._found.topics.pop(topic_id, None)
         elif isinstance(body, frame.CheckpointMark | frame.SyncMark | frame.Tier):
             return  # read by the first pass, or by the scan
-        elif isinstance(body, frame.RouterCreate | frame.RouterDelete | frame.Lease | frame.Group):
+        elif isinstance(body, frame.RouterCreate | frame.RouterDelete | frame.Group):
             raise UnknownFormat(
                 f"the WAL has a {type(body).__name__} frame, which this version cannot apply: "
                 "use a newer topics"
@@ -343,6 +346,7 @@ class _Recovery:
         _check_cover(topic, cold_is_gone=topic.id in self._gone_cold)
         if segments and segments[-1].tier == "hot" and self._has_room(segments[-1]):
             segments[-1].reopen_active()
+        _apply_replayed_deletes(topic)
         topic.flagged.intersection_update(segments)
         for segment in sorted(topic.flagged, key=lambda segment: segment.first_seq):
             segment.renew_flags()
@@ -351,6 +355,7 @@ class _Recovery:
         topic.floors = topic.floors.advanced(topic.delete_below)
         topic.recount()
         topic.settle_earliest(topic.floors.earliest_seq)
+        settle_queue(topic)
         self._remove_strays(topic)
 
     def _has_room(self, segment: Segment) -> bool:
@@ -403,8 +408,7 @@ class _Recovery:
 def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
     if isinstance(body, frame.Delete):
         apply_delete(topic, body)
-        # Flags that were there already may be of this delete, and not on the device yet.
-        topic.flagged.update(s for s in topic.segments() if s.live_records < s.count)
+        _flag_again(topic)
     elif isinstance(body, frame.EvictWatermark):
         topic.apply_eviction(
             evict_floor=body.evict_floor, earliest_seq=body.earliest_seq, reason=body.reason
@@ -415,8 +419,23 @@ def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
         topic.reserved_seq = body.ceiling
     elif isinstance(body, frame.Dedupe):
         topic.idempotency.remember(body, ts=ts, window_ms=topic.config.idempotency_window_ms)
+    elif isinstance(body, frame.Lease):
+        if topic.queue is not None:
+            topic.replayed_deletes += apply_lease(topic.queue, body)
     else:
         raise AssertionError(type(body).__name__)  # noqa: TRY004 - our own broken promise
+
+
+def _apply_replayed_deletes(topic: Topic) -> None:
+    """Delete the jobs that are done, all at once: there may be as many frames as jobs."""
+    if topic.replayed_deletes:
+        topic.apply_delete_seqs(sorted(set(topic.replayed_deletes)))
+        _flag_again(topic)
+
+
+def _flag_again(topic: Topic) -> None:
+    """Have flags synced that were there already: they may be of this delete, and in memory only."""
+    topic.flagged.update(s for s in topic.segments() if s.live_records < s.count)
 
 
 def _untagged(topic: Topic) -> list[Segment]:

@@ -35,7 +35,7 @@ _ENVELOPE_FIELDS = (
 )
 
 
-_NO_OPTIONS = WriteOptions()
+NO_OPTIONS = WriteOptions()
 
 
 class Write(Struct, frozen=True, kw_only=True):
@@ -44,6 +44,8 @@ class Write(Struct, frozen=True, kw_only=True):
     batch: Batch
     options: WriteOptions
     config: dict[str, Any]
+    patient: bool = True
+    """Waits for room on a full log instead of being refused at once."""
 
 
 class _Envelope(Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class _Envelope(Struct, frozen=True, kw_only=True):
     producer_seq: int | None = None
     create: bool = True
     config: dict[str, Any] | None = None
-    disable_backpressure: bool = False  # the only pressure here is a full queue, which no one skips
+    disable_backpressure: bool = False
 
 
 def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
@@ -68,7 +70,7 @@ def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
         max_node_bytes=limits.max_node_bytes,
     )
     if not batch.envelope:
-        return Write(batch=batch, options=_NO_OPTIONS, config={})
+        return Write(batch=batch, options=NO_OPTIONS, config={})
     envelope = _decode_envelope(batch.envelope)
     options = WriteOptions(
         idempotency_key=envelope.idempotency_key,
@@ -77,7 +79,12 @@ def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
         create=envelope.create,
     )
     check_options(options)
-    return Write(batch=batch, options=options, config=envelope.config or {})
+    return Write(
+        batch=batch,
+        options=options,
+        config=envelope.config or {},
+        patient=not envelope.disable_backpressure,
+    )
 
 
 def encode_write(records: Iterable[Mapping[str, Any]], *, node: str | None = None) -> bytes:

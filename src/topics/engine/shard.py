@@ -22,6 +22,8 @@ class Shard:
         """Topics with chunks that no segment holds yet."""
         self.floors_due: set[Topic] = set()
         """Topics whose floors moved since the WAL was told."""
+        self.moves_due: set[Topic] = set()
+        """Queues with jobs on their way to a dead-letter topic."""
         self.tail_bytes = 0
         """Bytes of the chunks of this shard."""
         self.records_appended = 0
@@ -29,7 +31,7 @@ class Shard:
         """Those of deleted topics; the others count their own."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
-        self.on_published: Callable[[Topic], None] = _ignore
+        self.on_published: Callable[[Topic], None] = ignore
         """Told of news in a watched topic, with the lock held: it may only take note."""
 
     def submit_control(
@@ -53,5 +55,5 @@ def _nothing() -> None:
     """Publish nothing."""
 
 
-def _ignore(topic: Topic) -> None:
+def ignore(topic: Topic) -> None:
     """Take no note."""

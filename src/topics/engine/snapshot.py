@@ -4,6 +4,7 @@ Keeps: what a snapshot says was synced before the snapshot was written; the WAL 
 to the older of the two snapshots that are kept.
 """
 
+from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Hole, with_hole
@@ -37,6 +38,7 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
         cold_segments=[s.first_seq for s in topic.segments() if s.tier == "cold"],
         idempotency=keys,
         producers=producers,
+        queue=save_queue(topic),
     )
 
 

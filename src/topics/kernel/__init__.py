@@ -73,6 +73,7 @@ merge_tag_runs = _twin.merge_tag_runs
 parse_batch = _twin.parse_batch
 project_records = _twin.project_records
 scan_frames = _twin.scan_frames
+shift_idx = _twin.shift_idx
 stamp_batch = _twin.stamp_batch
 summarize_idx = _twin.summarize_idx
 xxh3_64 = _twin.xxh3_64
@@ -115,6 +116,7 @@ __all__ = [
     "parse_batch",
     "project_records",
     "scan_frames",
+    "shift_idx",
     "stamp_batch",
     "summarize_idx",
     "xxh3_64",

@@ -3,6 +3,7 @@
 from msgspec import UNSET, Struct, UnsetType
 
 from topics.model.performance import Performance
+from topics.model.queues import QueueState
 from topics.model.topic_config import TopicConfig
 
 
@@ -23,6 +24,7 @@ class TopicState(Struct, frozen=True, kw_only=True):
     last_read_ts: int | None
     segments: int
     cold_segments: int
+    queue: QueueState | None = None
 
 
 class TopicReply(TopicState, frozen=True, kw_only=True):

@@ -133,6 +133,9 @@ class Copier:
             start, stop = piece.first_seq - base_seq, piece.last_seq + 1 - base_seq
             for body in facts.deletes:
                 _apply_delete(data, idx, body, base_seq=base_seq, start=start, stop=stop)
+            for seq in range(piece.first_seq, piece.last_seq + 1) if facts.done_seqs else ():
+                if seq in facts.done_seqs:
+                    idx[(seq - base_seq) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET] |= FLAG_DELETED
             writer.add(data, idx, base_seq=base_seq, start=start, stop=stop)
         writer.flush()
 

@@ -11,6 +11,7 @@ Reference: docs/operating/repair.md.
 
 from typing import Final
 
+from topics.engine.queues.replay import save_table
 from topics.engine.topics.floors import Floors, Hole
 from topics.errors import RequestError, UnknownFormat
 from topics.model.topic_config import TopicConfig
@@ -25,7 +26,7 @@ from topics.operate.wal import Gap, Log
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import cache_is_intact, open_data_dir
 from topics.storage.disk.disk import Disk
-from topics.storage.snapshots.snapshot import Snapshot, TopicSnapshot, save_snapshot
+from topics.storage.snapshots.snapshot import QueueSnapshot, Snapshot, TopicSnapshot, save_snapshot
 
 NO_FILE: Final = "no file holds them: a segment or a log file is missing"
 IN_MEMORY: Final = "the topic is ephemeral: its records lived in memory only"
@@ -212,6 +213,17 @@ class _Repair:
             cold_segments=[],
             idempotency=keys,
             producers=producers,
+            queue=self._queue_of(facts),
+        )
+
+    def _queue_of(self, facts: TopicFacts) -> QueueSnapshot | None:
+        """Keep what a queue knows: a number of a dead letter that was used must not come again."""
+        config = TopicConfig.from_changes(self._config_of(facts))
+        durable_leases = config.leases_durable and config.persists
+        return (
+            save_table(facts.queue, durable_leases=durable_leases)
+            if config.type == "queue"
+            else None
         )
 
     def _config_of(self, facts: TopicFacts) -> dict[str, object]:

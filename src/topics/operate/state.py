@@ -8,6 +8,8 @@ its id is in `deleted_ids`.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from topics.engine.queues.replay import EVENTS, REMOVALS, apply_lease, load_table
+from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
 from topics.errors import CorruptData, DiskFailed, UnknownFormat
@@ -27,7 +29,7 @@ from topics.storage.wal.frame import FrameType
 from topics.storage.wal.log import Position
 from topics.storage.wal.replay import Run
 
-LATER_FRAMES = (frame.RouterCreate, frame.RouterDelete, frame.Lease, frame.Group)
+LATER_FRAMES = (frame.RouterCreate, frame.RouterDelete, frame.Group)
 DEFAULT_WINDOW_MS = 120_000
 
 
@@ -90,6 +92,9 @@ class TopicFacts:
         self.deletes: list[frame.Delete] = []
         self.pending_deletes = 0
         """How many of them the next start applies."""
+        self.queue = LeaseTable()
+        self.done_seqs: set[int] = set()
+        """Jobs that the log calls done."""
         self.appends: list[AppendRun] = []
 
     @property
@@ -112,11 +117,13 @@ class TopicFacts:
         self.holes = tuple(Hole(*hole) for hole in saved.holes)
         self.cold = set(saved.cold_segments)
         self.idempotency.load(saved.idempotency, saved.producers)
+        if saved.queue is not None:
+            load_table(self.queue, saved.queue)
 
     def apply(self, body: frame.Body, *, ts: int) -> None:
         """Take in one control frame of this topic."""
         match body:
-            case frame.Delete():
+            case frame.Delete() | frame.Lease():
                 self._delete(body)
             case frame.EvictWatermark():
                 self.floors = self.floors.evicted(
@@ -139,7 +146,12 @@ class TopicFacts:
             case _:
                 pass
 
-    def _delete(self, body: frame.Delete) -> None:
+    def _delete(self, body: frame.Delete | frame.Lease) -> None:
+        if isinstance(body, frame.Lease):
+            done = apply_lease(self.queue, body)
+            self.done_seqs.update(done)
+            self.pending_deletes += bool(done)
+            return
         self.deletes.append(body)
         self.pending_deletes += 1
         if body.match is None:
@@ -254,7 +266,7 @@ def _apply_append(state: State, log: Log, number: int, run: Run, *, keep_all: bo
 def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool) -> None:
     topic_id, offset = run[1], run[4]
     body = decode(buffer, offset)
-    if isinstance(body, LATER_FRAMES):
+    if isinstance(body, LATER_FRAMES) or _is_later_event(body):
         state.later_frames.add(type(body).__name__)
     elif isinstance(body, frame.TopicCreate):
         _create(state, topic_id, body)
@@ -269,12 +281,18 @@ def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool
             topic.apply(body, ts=frame.frame_ts(buffer, offset))
 
 
+def _is_later_event(body: frame.Body | None) -> bool:
+    return isinstance(body, frame.Lease) and body.event not in EVENTS
+
+
 def _apply_old_delete(state: State, buffer: Buffer, run: Run) -> None:
     """Remember deletes from before the snapshot: records next to them may be all that is left."""
-    if run[0] == FrameType.DELETE and run[1] in state.topics:
+    if run[0] in (FrameType.DELETE, FrameType.LEASE) and run[1] in state.topics:
         body = decode(buffer, run[4])
         if isinstance(body, frame.Delete):
             state.topics[run[1]].deletes.append(body)
+        elif isinstance(body, frame.Lease) and body.event in REMOVALS:
+            state.topics[run[1]].done_seqs.update(body.seqs)
 
 
 def _create(state: State, topic_id: int, body: frame.TopicCreate) -> None:

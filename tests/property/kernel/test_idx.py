@@ -12,7 +12,7 @@ from hypothesis.strategies import (
     sampled_from,
 )
 from tests.property.kernel.frames import U64, Chunk, chunks, edits, harm, idx_entry
-from tests.property.kernel.twins import agreed, is_refused
+from tests.property.kernel.twins import TWINS, agreed, is_refused, outcome
 
 u32 = integers(0, 2**32 - 1)
 sizes = u32 | integers(0, 100)
@@ -111,3 +111,18 @@ def test_the_first_entry_that_breaks_the_row_is_named(
 @given(idx=binary(max_size=100))
 def test_random_bytes_are_summed_up_alike(idx: bytes) -> None:
     agreed("summarize_idx", idx)
+
+
+@given(idx=indexes, rest=binary(max_size=19), delta=integers(-(2**33), 2**33))
+def test_shifting_moves_every_offset_or_none(idx: bytes, rest: bytes, delta: int) -> None:
+    count = len(idx) // 20
+    moved = [parse_entry(idx, i)[0] + delta for i in range(count)]
+    fits = all(0 <= offset < 2**32 for offset in moved)
+    for twin in TWINS:
+        shifted = bytearray(idx + rest)
+        assert (outcome(twin, "shift_idx", shifted, delta) is None) == fits
+        expected = b"".join(
+            offset.to_bytes(4, "little") + idx[i * 20 + 4 : i * 20 + 20]
+            for i, offset in enumerate(moved)
+        ) if fits else idx  # fmt: skip
+        assert shifted == expected + rest

@@ -14,6 +14,7 @@ REPO_PATH = re.compile(r"`((?:src|tests|docs|benchmarks|requirements)/[\w./-]+)`
 MADE_BY_A_COMMAND = {
     "internals/reliability.md",  # make torture
     "internals/benchmarks-engine.md",  # make bench-engine
+    "internals/benchmarks-server.md",  # make bench
 }
 
 

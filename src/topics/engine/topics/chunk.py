@@ -9,6 +9,7 @@ from topics.kernel import (
     IDX_ENTRY_BYTES,
     WAL_LAYOUT,
     Batch,
+    shift_idx,
 )
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import View
@@ -18,7 +19,7 @@ _OFFSET_LEN = struct.Struct("<II")
 _TS = struct.Struct("<Q")
 _TS_OFFSET = 8
 GROW_BYTES = 256 * 1024
-GROW_RECORDS = 8
+GROW_BATCH_BYTES = 32 * 1024
 
 
 class Chunk:
@@ -74,7 +75,7 @@ class Chunk:
         frames = self.frames
         base = len(frames)
         if (
-            batch.count > GROW_RECORDS
+            len(batch.frames) > GROW_BATCH_BYTES
             or self.taken
             or durable != self.durable
             or first_seq != self.first_seq + self.count
@@ -82,21 +83,15 @@ class Chunk:
             or not isinstance(frames, bytearray)
         ):
             return False
-        entries = batch.idx
-        for at in range(0, len(entries), IDX_ENTRY_BYTES):
-            offset, size = _OFFSET_LEN.unpack_from(entries, at)
-            _OFFSET_LEN.pack_into(entries, at, offset + base, size)
         try:
             frames += batch.frames
         except BufferError:  # a reader looks at the bytes right now
-            for at in range(0, len(entries), IDX_ENTRY_BYTES):
-                offset, size = _OFFSET_LEN.unpack_from(entries, at)
-                _OFFSET_LEN.pack_into(entries, at, offset - base, size)
             return False
+        shift_idx(batch.idx, base)
         try:
-            self._idx += entries
+            self._idx += batch.idx
         except BufferError:
-            self._idx = self._idx + entries
+            self._idx = self._idx + batch.idx
         self.count += batch.count
         return True
 

@@ -9,6 +9,7 @@ Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_b
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
@@ -26,7 +27,7 @@ FIRST_LOOKAHEAD = 1024
 class Topic:
     """The state of one topic."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - the fields of a topic, one line each
         self, topic_id: int, name: str, *, config: TopicConfig, created_ts: int, tags: TagRuns
     ) -> None:
         self.id = topic_id
@@ -72,6 +73,10 @@ class Topic:
         """The cold tier may hold segments that are no longer this topic's."""
         self.tag_pending: list[Segment] = []
         """Sealed segments whose tags are in no run yet."""
+        # Queues.
+        self.queue = LeaseTable() if config.type == "queue" else None
+        self.replayed_deletes: list[int] = []
+        """Seqs that the log calls done: whoever builds records after a replay leaves them out."""
 
     # Looking.
 
@@ -123,6 +128,8 @@ class Topic:
         self.live_records += batch.count
         self.live_bytes += batch.payload_bytes
         self.head_seq = first_seq + batch.count - 1
+        if self.queue is not None:
+            self.queue.notify()
 
     # Shrinking.
 
@@ -188,6 +195,8 @@ class Topic:
             at = max(stop, at + 1)
             if records and isinstance(run, Segment):
                 self.flagged.add(run)
+        if self.queue is not None:
+            self.queue.forget(seqs)
         self.settle_earliest(self.floors.earliest_seq)
         return deleted
 

@@ -29,6 +29,29 @@ def count_live(idx, Py_ssize_t start, Py_ssize_t stop):
     return records, size_sum
 
 
+def shift_idx(idx, int64_t delta):
+    cdef Py_buffer view
+    cdef uint8_t* entries
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count
+    cdef int64_t offset
+    PyObject_GetBuffer(idx, &view, PyBUF_WRITABLE)
+    entries = <uint8_t*> view.buf
+    count = view.len // IDX_ENTRY
+    for i in range(count):
+        offset = <int64_t> load_u32(entries + i * IDX_ENTRY) + delta
+        if offset < 0 or offset > <int64_t> 0xFFFFFFFF:
+            for i in range(i):
+                store_u32(
+                    entries + i * IDX_ENTRY,
+                    <uint32_t> (<int64_t> load_u32(entries + i * IDX_ENTRY) - delta),
+                )
+            PyBuffer_Release(&view)
+            raise OverflowError("an offset is an unsigned 32-bit number")
+        store_u32(entries + i * IDX_ENTRY, <uint32_t> offset)
+    PyBuffer_Release(&view)
+
+
 def first_live(idx, Py_ssize_t start, Py_ssize_t stop):
     cdef Py_buffer view
     cdef const uint8_t* entries = open_entries(idx, start, stop, &view)

@@ -6,6 +6,7 @@ from topics.kernel.pure.idx import (
     count_live,
     evict_prefix,
     first_live,
+    shift_idx,
     summarize_idx,
 )
 from topics.kernel.pure.parse import parse_batch
@@ -38,6 +39,7 @@ __all__ = [
     "parse_batch",
     "project_records",
     "scan_frames",
+    "shift_idx",
     "stamp_batch",
     "summarize_idx",
     "xxh3_64",

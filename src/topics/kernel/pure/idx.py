@@ -15,6 +15,8 @@ from topics.kernel.layout import (
 from topics.kernel.pure.frame import check_range, open_view
 
 _ENTRY_WITH_PADDING = Struct("<IIQB3s")
+_OFFSET = Struct("<I")
+_U32_MAX = 2**32 - 1
 
 
 def _open_entries(idx: Buffer, start: int, stop: int) -> memoryview:
@@ -35,6 +37,16 @@ def count_live(idx: Buffer, start: int, stop: int) -> tuple[int, int]:
     """Add up what is not deleted: `(records, bytes)`."""
     sizes = [size for _, size in _live_sizes(idx, start, stop)]
     return len(sizes), sum(sizes)
+
+
+def shift_idx(idx: bytearray, delta: int) -> None:
+    """Add `delta` to the offset of every entry, or to none where one would not fit."""
+    places = range(0, len(idx) - len(idx) % IDX_ENTRY_BYTES, IDX_ENTRY_BYTES)
+    offsets = [_OFFSET.unpack_from(idx, at)[0] + delta for at in places]
+    if not all(0 <= offset <= _U32_MAX for offset in offsets):
+        raise OverflowError("an offset is an unsigned 32-bit number")
+    for at, offset in zip(places, offsets, strict=True):
+        _OFFSET.pack_into(idx, at, offset)
 
 
 def first_live(idx: Buffer, start: int, stop: int) -> int:

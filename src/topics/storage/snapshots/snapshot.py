@@ -31,6 +31,35 @@ class DedupeEntry(Struct, frozen=True, array_like=True):
     ts: int
 
 
+class JobSnapshot(Struct, frozen=True, array_like=True):
+    """A job of a queue with durable leases; without a lease id it is ready from `until` on."""
+
+    seq: int
+    node: str
+    lease_id: str
+    until: int
+    deliveries: int
+
+
+class MoveSnapshot(Struct, frozen=True, array_like=True):
+    """A job on its way to a dead-letter topic."""
+
+    number: int
+    seq: int
+    dead_letter: str
+    deliveries: int
+
+
+class QueueSnapshot(Struct, frozen=True, array_like=True):
+    """What a queue knows besides its records."""
+
+    fresh_seq: int
+    next_move: int
+    dead_lettered: int
+    jobs: list[JobSnapshot]
+    moves: list[MoveSnapshot]
+
+
 class TopicSnapshot(Struct, frozen=True, array_like=True):
     """One topic as it was when the snapshot was taken."""
 
@@ -50,6 +79,7 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     cold_segments: list[int]
     idempotency: dict[str, DedupeEntry]
     producers: dict[str, list[tuple[int, DedupeEntry]]]
+    queue: QueueSnapshot | None = None
 
 
 class ShardSnapshot(Struct, frozen=True, array_like=True):

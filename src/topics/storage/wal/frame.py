@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from topics.kernel import xxh3_64
 from topics.storage.disk.disk import Buffer
@@ -101,13 +101,18 @@ class ConfigUpdate(Body, frozen=True):
 
 
 class Lease(Body, frozen=True):
-    """One event of a queue's lease log."""
+    """One event of a queue: `ack`, `dead`, `dead_done`, and with durable leases the others.
+
+    A frame says what is so from here on, so that a replay may meet it twice.
+    """
 
     event: str
     node: str
     seqs: list[int]
     lease_ids: list[str]
     deadline: int
+    deliveries: list[int] = field(default_factory=list)
+    number: int = 0
 
 
 class HeadWatermark(Body, frozen=True):

@@ -1,0 +1,144 @@
+"""What pushes: wakes deliveries on the event loop, looks after every open stream.
+
+Owns the timers of all streams, three for the whole server: the sample of the pressure, the sweep
+over the streams, and the alarms. Keeps: what is served in one turn of the loop shares its reads.
+"""
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from topics.aio import AsyncLog
+from topics.api.alarms import Alarms
+from topics.engine.delivery.governor import SAMPLE_S
+from topics.engine.delivery.scheduler import Delivery
+from topics.engine.diff import DiffRequest
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.feed import ColdDone, Feed
+from topics.engine.watch.watcher import Watcher
+from topics.errors import TopicsError
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+SWEEP_S = 0.25
+RETRY_AFTER_MS = 2_000
+"""When a reader that was sent away may come back."""
+LINGER_S = 5.0
+"""A reader that was sent away has so long to take the last words."""
+
+
+class OpenStream(Protocol):
+    """A connection that is pushed to."""
+
+    def sweep(self, now_s: float) -> None:
+        """Send a heartbeat, or give the reader up, if that is due."""
+
+    def stop(self) -> None:
+        """Say that the server stops, and end."""
+
+    def meet(self, topic: Topic) -> None:
+        """Hear of a new topic."""
+
+
+class Live:
+    """The pushing side of one server."""
+
+    def __init__(self, app: "App", log: AsyncLog) -> None:
+        engine = log.log.engine
+        self.app = app
+        self._log = log
+        self._loop = app.loop
+        self._thread = threading.get_ident()
+        self.streams: dict[OpenStream, None] = {}
+        self.alarms = Alarms(app.loop, app.clock)
+        self.delivery = Delivery(
+            engine.shards,
+            shard_of=engine.shard_of,
+            clock=app.clock,
+            wake=self._wake,
+            on_bug=app.request_log.stream_bug,
+        )
+        self.feed = Feed(engine, self.delivery, counters=app.metrics, read_cold=self._read_cold)
+        self._due: dict[Watcher, None] = {}
+        self._due_scheduled = False
+        self._late: asyncio.TimerHandle | None = None
+        self._timers = [
+            self._loop.call_later(SAMPLE_S, self._sample),
+            self._loop.call_later(SWEEP_S, self._sweep),
+        ]
+        engine.registry.on_created = self._note_created
+
+    def schedule(self, watcher: Watcher) -> None:
+        """Serve a watcher in the next turn, together with all others that are due."""
+        self._due[watcher] = None
+        if not self._due_scheduled:
+            self._due_scheduled = True
+            self._loop.call_soon(self._pump_due)
+
+    def stop(self) -> None:
+        """End every stream and every wait."""
+        for stream in list(self.streams):
+            stream.stop()
+        for timer in self._timers:
+            timer.cancel()
+        if self._late is not None:
+            self._late.cancel()
+        self.delivery.close()
+        self.alarms.close()
+
+    def _pump_due(self) -> None:
+        self._due_scheduled = False
+        due, self._due = self._due, {}
+        with self.feed.turn():
+            for watcher in due:
+                try:
+                    watcher.pump()
+                except Exception as bug:  # noqa: BLE001 - the border: one bug stops one watcher
+                    self.app.request_log.stream_bug(bug)
+
+    # Deliveries.
+
+    def _wake(self, delay_s: float) -> None:
+        if delay_s > 0.0:
+            if self._late is not None:
+                self._late.cancel()
+            self._late = self._loop.call_later(delay_s, self._drain)
+        elif threading.get_ident() == self._thread:
+            self._loop.call_soon(self._drain)
+        else:
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        with self.feed.turn():
+            self.delivery.drain()
+
+    def _note_created(self, topic: Topic) -> None:
+        """Hear of a new topic, on any thread."""
+        self._loop.call_soon_threadsafe(self._meet, topic)
+
+    def _meet(self, topic: Topic) -> None:
+        for stream in list(self.streams):
+            stream.meet(topic)
+
+    def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
+        async def read() -> None:
+            try:
+                done(await self._log.read_cold(topic, request))
+            except TopicsError as error:
+                done(error)
+
+        self.app.spawn(read())
+
+    # Time.
+
+    def _sample(self) -> None:
+        self._timers[0] = self._loop.call_later(SAMPLE_S, self._sample)
+        self.delivery.sample()
+
+    def _sweep(self) -> None:
+        self._timers[1] = self._loop.call_later(SWEEP_S, self._sweep)
+        now_s = self.app.clock.monotonic_s()
+        for stream in list(self.streams):
+            stream.sweep(now_s)
+        self.app.watches.forget_old(now_s)

@@ -1,0 +1,100 @@
+"""A read that waits for something to read."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from topics.api.exchange import Exchange
+from topics.engine.diff import DiffRequest
+from topics.engine.topics.topic import Topic
+from topics.errors import TopicNotFound, TopicsError
+from topics.limits import MAX_WAIT_MS
+from topics.model.diff import Page
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+
+def has_news(page: Page) -> bool:
+    """Tell whether a page is worth an answer before the time is over."""
+    return page.count > 0 or page.tombstone is not None or not page.caught_up
+
+
+class LongPoll:
+    """Waits until there is news, the topic is gone, the time is over, or the server stops."""
+
+    def __init__(
+        self,
+        app: "App",
+        exchange: Exchange,
+        topic: Topic,
+        request: DiffRequest,
+        answer: Callable[..., None],
+    ) -> None:
+        self._app = app
+        self._exchange = exchange
+        self._topic = topic
+        self._request = request
+        self._answer = answer
+        self._since_s = app.clock.monotonic_s()
+
+    def begin(self, wait_ms: int) -> None:
+        live = self._app.live
+        self._alarm = live.alarms.set(min(wait_ms, MAX_WAIT_MS) / 1000, self._time_is_over)
+        live.delivery.listen(self._topic, self._look)
+        live.streams[self] = None
+        self._look(self._topic)  # what came between the first read and the listening
+
+    def _look(self, topic: Topic) -> None:
+        page = self._read(topic)
+        if page is None:
+            return
+        if has_news(page):
+            self._finish(page)
+        else:  # what was skipped need not be looked at again
+            self._request = msgspec.structs.replace(self._request, from_seq=page.next_from_seq)
+
+    def _time_is_over(self) -> None:
+        page = self._read(self._topic)
+        if page is not None:
+            self._finish(page)
+
+    def _read(self, topic: Topic) -> Page | None:
+        """Read; None when there is nobody to tell, or nothing but an error."""
+        if self._exchange.answered:
+            self._end()
+            return None
+        try:
+            if self._app.engine.find_topic(topic.name) is not topic:
+                raise TopicNotFound(topic.name)
+            return self._app.engine.diff(topic, self._request)
+        except TopicsError as error:
+            self._end()
+            self._exchange.fail(error)
+            return None
+
+    def _finish(self, page: Page) -> None:
+        self._end()
+        waited_ms = (self._app.clock.monotonic_s() - self._since_s) * 1000
+        self._answer(self._app, self._exchange, page, waited_ms=waited_ms)
+
+    def _end(self) -> None:
+        live = self._app.live
+        self._alarm.cancel()
+        live.delivery.unlisten(self._topic, self._look)
+        live.streams.pop(self, None)
+
+    # As an open stream.
+
+    def sweep(self, now_s: float) -> None:
+        """Leave when the asker has left."""
+        del now_s
+        if self._exchange.answered:
+            self._end()
+
+    def stop(self) -> None:
+        self._time_is_over()
+
+    def meet(self, topic: Topic) -> None:
+        """Wait for none but the own topic."""

@@ -1,0 +1,73 @@
+"""`POST /v0/topics/:topic/{claim,ack,nack,extend}`: what workers say to a queue."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from topics.api.exchange import Exchange
+from topics.engine.shard import Shard
+from topics.model.queues import AckRequest, Claimed, ClaimRequest, ExtendRequest, NackRequest
+from topics.storage.wal.group_commit import Commitment
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+_DECODE_CLAIM = msgspec.json.Decoder(ClaimRequest).decode
+_DECODE_ACK = msgspec.json.Decoder(AckRequest).decode
+_DECODE_NACK = msgspec.json.Decoder(NackRequest).decode
+_DECODE_EXTEND = msgspec.json.Decoder(ExtendRequest).decode
+
+
+async def claim(app: "App", exchange: Exchange) -> None:
+    """Claim jobs; with `claim_jitter_ms` together with whoever else comes in that time."""
+    request = exchange.decode(_DECODE_CLAIM)
+    claimed = await app.ready_log.claim_jobs(app.engine.topic(exchange.name), request)
+    exchange.reply(200, _claimed_json(exchange, claimed))
+
+
+def _claimed_json(exchange: Exchange, claimed: Claimed) -> bytes:
+    return b'{"topic":"%b","claimed":[%b],"count":%d,"ready":%d,"performance":{%b}}' % (
+        exchange.name.encode(),
+        claimed.claimed_json,
+        claimed.count,
+        claimed.ready,
+        b'"server_total_ms":%.3f' % exchange.elapsed_ms(),
+    )
+
+
+def ack(app: "App", exchange: Exchange) -> None:
+    _settle(app, exchange, exchange.decode(_DECODE_ACK), app.engine.submit_ack)
+
+
+def nack(app: "App", exchange: Exchange) -> None:
+    _settle(app, exchange, exchange.decode(_DECODE_NACK), app.engine.submit_nack)
+
+
+def extend(app: "App", exchange: Exchange) -> None:
+    _settle(app, exchange, exchange.decode(_DECODE_EXTEND), app.engine.submit_extend)
+
+
+def _settle(
+    app: "App",
+    exchange: Exchange,
+    request: AckRequest,
+    submit: Callable[..., tuple[Shard, Commitment]],
+) -> None:
+    """Put a worker's word on its way and answer when it is as safe as the queue's class."""
+    topic = app.engine.topic(exchange.name)
+    waiter = app.ready_log.waiter_of(topic)
+    shard, ticket = submit(topic, request, waiter=waiter)
+
+    def answer(done: Commitment) -> None:
+        if done.error is not None:
+            exchange.fail(done.error)
+            return
+        commit = shard.commit
+        exchange.reply_json(
+            done.answer,
+            wal_append_ms=commit.last_write_s * 1000,
+            fsync_ms=commit.last_sync_s * 1000 if topic.config.durable else 0.0,
+        )
+
+    waiter.tell(ticket, answer)

@@ -1,0 +1,114 @@
+"""One open event stream: heartbeats, patience with its reader, and its end."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from topics.api.exchange import Exchange
+from topics.api.live import LINGER_S, RETRY_AFTER_MS
+from topics.api.patience import Patience
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.frames import RETRY, Sse, Trouble, heartbeat
+from topics.errors import LimitReached, NotAcceptable
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+EVENT_STREAM = b"text/event-stream; charset=utf-8"
+HEADERS = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+SSE = Sse()
+
+
+def check_accepts(exchange: Exchange) -> None:
+    """Refuse who did not ask for a stream: a plain client would wait for its end for ever."""
+    if "text/event-stream" not in exchange.head.headers.get("accept", "").lower():
+        raise NotAcceptable("this is a stream: send Accept: text/event-stream")
+
+
+def check_room(app: "App", exchange: Exchange) -> None:
+    """Refuse one stream too many, of the server or of the key."""
+    config, metrics, caller = app.config, app.metrics, exchange.caller
+    limit = config.max_sse_connections
+    if limit and metrics.sse_connections + metrics.websocket_connections >= limit:
+        raise LimitReached("max_sse_connections", limit)
+    limit = config.max_sse_connections_per_key
+    if limit and caller.streams >= limit and not caller.is_anonymous:
+        raise LimitReached("max_sse_connections_per_key", limit)
+
+
+class EventStream:
+    """Keeps: counted while it is open, however it ends; bounded by whoever writes to it."""
+
+    def __init__(
+        self,
+        app: "App",
+        exchange: Exchange,
+        *,
+        heartbeat_ms: int,
+        on_end: Callable[["EventStream"], None],
+        on_room: Callable[[], None],
+        on_topic: Callable[[Topic], None],
+    ) -> None:
+        check_room(app, exchange)
+        self._app = app
+        self._caller = exchange.caller
+        self._heartbeat_s = heartbeat_ms / 1000
+        self._on_end = on_end
+        self._on_room = on_room
+        self.meet = on_topic
+        now_s = app.clock.monotonic_s()
+        self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
+        self._sent_bytes = self._seen_bytes = 0
+        self._active_s = now_s
+        self._open = True
+        self._stream = exchange.open_stream(content_type=EVENT_STREAM, headers=HEADERS)
+        self._stream.on_close = self._closed
+        self._stream.on_drain = on_room
+        app.metrics.sse_connections += 1
+        self._caller.streams += 1
+        app.live.streams[self] = None
+        self.write(RETRY)
+
+    def write(self, data: bytes, /) -> None:
+        self._sent_bytes += len(data)
+        self._stream.write(data)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._stream.buffered_bytes
+
+    def end(self, code: str, message: str, *, retry_after_ms: int | None = None) -> None:
+        """Say why, then close; a reader that does not even take that is dropped a little later."""
+        if not self._open:
+            return
+        trouble = Trouble(code=code, message=message, retry_after_ms=retry_after_ms)
+        self.write(SSE.error(trouble))
+        self._stream.close()
+        self._app.live.alarms.set(LINGER_S, self._stream.abort)
+
+    def sweep(self, now_s: float) -> None:
+        buffered_bytes = self._stream.buffered_bytes
+        if self._patience.is_over(
+            sent_bytes=self._sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
+        ):
+            self.end(
+                "slow_consumer",
+                f"nothing was read for {self._app.config.slow_reader_ms} ms: connect to go on",
+                retry_after_ms=RETRY_AFTER_MS,
+            )
+            return
+        self._on_room()  # for streams that do not say when they have room again
+        if self._sent_bytes != self._seen_bytes:
+            self._seen_bytes = self._sent_bytes
+            self._active_s = now_s
+        elif now_s - self._active_s >= self._heartbeat_s and buffered_bytes == 0:
+            self.write(heartbeat(self._app.clock.now_ms()))
+
+    def stop(self) -> None:
+        self.end("shutting_down", "the server stops: connect again", retry_after_ms=RETRY_AFTER_MS)
+
+    def _closed(self) -> None:
+        self._open = False
+        self._app.metrics.sse_connections -= 1
+        self._caller.streams -= 1
+        self._app.live.streams.pop(self, None)
+        self._on_end(self)

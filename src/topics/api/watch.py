@@ -1,0 +1,153 @@
+"""`/v0/watch`: make a watch, then stream it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from topics.api.auth import Caller
+from topics.api.exchange import Exchange
+from topics.api.sse import SSE, check_accepts
+from topics.engine.diff import DiffRequest
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.feed import Options
+from topics.engine.watch.frames import Format
+from topics.engine.watch.watcher import Watcher
+from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
+from topics.limits import DEFAULT_LIMIT, MAX_BATCH_BYTES, check_topic_name
+from topics.model.diff import parse_match
+from topics.model.watch import (
+    HEARTBEAT_MS,
+    WATCH_BATCH_BYTES,
+    WILDCARD,
+    WatchBody,
+    WatchOptions,
+    WatchStart,
+)
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+_DECODE = msgspec.json.Decoder(WatchBody).decode
+
+
+def create(app: "App", exchange: Exchange) -> None:
+    body = exchange.decode(_DECODE)
+    lenient = exchange.flag("lenient", default=False)
+    app.watches.check_room()
+    watcher = build_watcher(
+        app, exchange.caller, body.topics, body, lenient=lenient, frame_format=SSE
+    )
+    low, high = HEARTBEAT_MS
+    heartbeat_ms = min(max(body.heartbeat_ms, low), high)
+    session = app.watches.add(exchange.caller, watcher, heartbeat_ms=heartbeat_ms)
+    exchange.reply_json(
+        {
+            "wid": session.wid,
+            "stream_url": f"/v0/watch/{session.wid}",
+            "session_ttl_ms": app.config.session_ttl_ms,
+            "topics": describe_places(watcher),
+        }
+    )
+
+
+def stream(app: "App", exchange: Exchange) -> None:
+    session = app.watches.get(exchange.name, exchange.caller)
+    check_accepts(exchange)
+    session.connect(exchange, exchange.head.headers.get("last-event-id"))
+
+
+def build_watcher(
+    app: "App",
+    caller: Caller,
+    starts: Mapping[str, WatchStart],
+    options: WatchOptions,
+    *,
+    lenient: bool,
+    frame_format: Format,
+) -> Watcher:
+    """Make a watcher that stands where it should start; every name is checked against the key."""
+    limit = app.config.max_watch_topics
+    if not 1 <= len(starts) <= limit:
+        raise RequestError(f"topics must name 1 to {limit} topics or patterns")
+    for name in starts:
+        _check_name(caller, name)
+    patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
+    watcher = Watcher(
+        app.live.feed,
+        _options(app, options),
+        frame_format=frame_format,
+        buffer_bytes=app.config.stream_buffer_bytes,
+        max_places=limit,
+        patterns=tuple(name[:-1] for name in patterns),
+    )
+    _add_patterns(app, watcher, patterns)
+    for name, start in starts.items():
+        if name not in patterns:
+            _add_named(app, watcher, name, start, lenient=lenient)
+    if len(watcher.places) > limit:
+        raise LimitReached("max_watch_topics", limit)
+    return watcher
+
+
+def describe_places(watcher: Watcher) -> dict[str, dict[str, int]]:
+    """Return where a watcher stands, and how far its topics go."""
+    return {
+        name: {
+            "from_seq": place.seq,
+            "head_seq": place.topic.head_seq,
+            "earliest_seq": place.topic.floors.earliest_seq,
+        }
+        for name, place in watcher.places.items()
+        if place.topic is not None
+    }
+
+
+def _check_name(caller: Caller, name: str) -> None:
+    if not name.endswith(WILDCARD):
+        caller.check_name(check_topic_name(name))
+        return
+    prefix = name[:-1]
+    if prefix:
+        check_topic_name(prefix)
+    if not caller.sees_pattern(prefix):
+        raise Forbidden("this key may not see every name of this pattern")
+
+
+def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart]) -> None:
+    if not patterns:
+        return
+    for topic in app.engine.topics():
+        for name, start in patterns.items():
+            if topic.name.startswith(name[:-1]):
+                watcher.add(topic, _start_seq(topic, start), by_pattern=True)
+
+
+def _add_named(
+    app: "App", watcher: Watcher, name: str, start: WatchStart, *, lenient: bool
+) -> None:
+    topic = app.engine.find_topic(name)
+    if topic is not None:
+        watcher.add(topic, _start_seq(topic, start))
+    elif not lenient:
+        raise TopicNotFound(name)
+
+
+def _start_seq(topic: Topic, start: WatchStart) -> int:
+    return topic.head_seq if start.tail else start.from_seq
+
+
+def _options(app: "App", body: WatchOptions) -> Options:
+    nodes = (body.node,) if isinstance(body.node, str) else tuple(body.node or ())
+    return Options(
+        DiffRequest(
+            limit=min(body.limit or DEFAULT_LIMIT, app.config.max_limit),
+            nodes=tuple(node.encode() for node in nodes),
+            match=None if body.match is None else parse_match(body.match),
+            include_tags=body.include_tags,
+            include_meta=body.include_meta,
+            include_data=body.include_data,
+            max_batch_bytes=min(body.max_batch_bytes or WATCH_BATCH_BYTES, MAX_BATCH_BYTES),
+            verify=app.config.verify_reads,
+        )
+    )

@@ -1,0 +1,263 @@
+"""`GET /v0/ws`: the upgrade, and the connection behind it.
+
+Owns the socket after the upgrade; what the messages mean is in `websocket_ops`.
+Keeps: messages are handled in the order they came, one at a time; nothing grows without bound:
+a message, what waits to be handled, what the reader has not taken.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    TextMessage,
+)
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import ProtocolError
+
+from topics.api.exchange import Exchange
+from topics.api.http1 import Http1Connection
+from topics.api.live import LINGER_S, RETRY_AFTER_MS
+from topics.api.origin import check_origin
+from topics.api.patience import Patience
+from topics.api.sse import check_room
+from topics.api.websocket_ops import WebSocketOps
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.frames import Trouble, WebSocketMessages
+from topics.errors import RequestError
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+PING_S = 15.0
+MAX_UNDER_WAY = 128
+"""Writes of one connection that are not yet safe; more wait in the kernel."""
+PLAIN = WebSocketMessages()
+
+
+def upgrade(app: "App", exchange: Exchange) -> None:
+    channel, head = exchange.channel, exchange.head
+    if not isinstance(channel, Http1Connection) or not head.upgrade:
+        raise RequestError("this is a WebSocket: connect with Upgrade: websocket over HTTP/1.1")
+    if not channel.is_alone:
+        raise RequestError("an upgrade must be the only request under way on its connection")
+    if app.keyring.is_open:
+        check_origin(head.headers)
+    check_room(app, exchange)
+    handshake = WSConnection(ConnectionType.SERVER)
+    pairs = [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in head.headers.items()
+    ]
+    try:
+        handshake.initiate_upgrade_connection(pairs, head.path)
+        next(iter(handshake.events()))
+        accepted = handshake.send(AcceptConnection())
+    except ProtocolError as error:
+        raise RequestError(f"this is no WebSocket handshake: {error}") from None
+    exchange.answered = True
+    app.on_answered(exchange, 101)
+    channel.take_over(WebSocketConnection(app, exchange, handshake, accepted))
+
+
+class WebSocketConnection(asyncio.Protocol):
+    """One open WebSocket; also the sink of everything it subscribed to."""
+
+    def __init__(
+        self, app: "App", exchange: Exchange, protocol: WSConnection, accepted: bytes
+    ) -> None:
+        self._app = app
+        self._caller = exchange.caller
+        self._protocol = protocol
+        self._accepted = accepted
+        self._transport: asyncio.Transport | None = None
+        self._parts: list[str] = []
+        self._part_bytes = 0
+        self._messages: deque[str] = deque()
+        self._handling = False
+        self._closing = False
+        self._reading_paused = False
+        self._resuming = False
+        self._sent_bytes = self._seen_bytes = 0
+        now_s = app.clock.monotonic_s()
+        self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
+        self._active_s = now_s
+        self._ops = WebSocketOps(app, exchange.caller, self)
+
+    # The transport's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._app.metrics.websocket_connections += 1
+        self._caller.streams += 1
+        self._app.live.streams[self] = None
+        self._transport.write(self._accepted)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._transport = None
+        self._leave()
+
+    def resume_writing(self) -> None:
+        self._on_room()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        try:
+            self._protocol.receive_data(data)
+            for event in self._protocol.events():
+                self._take(event)
+        except ProtocolError as error:
+            self.close(CloseReason.PROTOCOL_ERROR, str(error))
+        self._handle_next()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case TextMessage():
+                self._take_text(event)
+            case BytesMessage():
+                self.close(CloseReason.UNSUPPORTED_DATA, "send JSON as text")
+            case Ping():
+                self._send(event.response())
+            case CloseConnection():
+                if not self._closing:
+                    self._send(event.response())
+                    self._end()
+            case _:
+                pass  # a pong
+
+    def _take_text(self, event: TextMessage) -> None:
+        self._part_bytes += len(event.data.encode())
+        if self._part_bytes > self._app.config.max_body_bytes:
+            self.close(CloseReason.MESSAGE_TOO_BIG, "the message is larger than max_body_bytes")
+            return
+        self._parts.append(event.data)
+        if event.message_finished:
+            self._messages.append("".join(self._parts))
+            self._parts, self._part_bytes = [], 0
+
+    # Messages.
+
+    def _handle_next(self) -> None:
+        """Handle what waits, up to the first that takes time."""
+        while self._messages and not self._handling and not self._closing and self._has_room():
+            waits = self._ops.handle(self._messages.popleft().encode())
+            if waits is not None:
+                self._handling = True
+                self._app.spawn(self._finish(waits))
+        self._regulate()
+
+    async def _finish(self, waits: Coroutine[Any, Any, None]) -> None:
+        try:
+            await waits
+        finally:
+            self._handling = False
+            self._handle_next()
+
+    def on_settled(self) -> None:
+        """Hear that a write of this connection is safe, or failed."""
+        # Not now: the writes of a batch are answered in a row, and no message may come between.
+        if self._reading_paused and not self._resuming:
+            self._resuming = True
+            self._app.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        self._handle_next()
+
+    def _has_room(self) -> bool:
+        limit = self._app.config.stream_buffer_bytes
+        return self._ops.under_way < MAX_UNDER_WAY and self.buffered_bytes <= limit
+
+    def _regulate(self) -> None:
+        """Read from the socket only while there is room for what comes."""
+        stop = bool(self._messages) or not self._has_room()
+        if self._transport is None or self._closing or stop == self._reading_paused:
+            return
+        self._reading_paused = stop
+        if stop:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # Answers.
+
+    def write(self, data: bytes, /) -> None:
+        """Send one message."""
+        if not self._closing:
+            self._send(TextMessage(data=data.decode()))
+
+    @property
+    def buffered_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self, code: CloseReason, reason: str) -> None:
+        """Say good-bye; a reader that does not take even that is dropped a little later."""
+        if self._closing:
+            return
+        self._send(CloseConnection(code=code, reason=reason[:120]))
+        self._end()
+
+    def _leave(self) -> None:
+        """Give the slot back, once, however the connection ends."""
+        if self._closing:
+            return
+        self._closing = True
+        self._messages.clear()
+        self._ops.close()
+        self._app.metrics.websocket_connections -= 1
+        self._caller.streams -= 1
+        self._app.live.streams.pop(self, None)
+
+    def _end(self) -> None:
+        self._leave()
+        if self._transport is not None:
+            self._transport.close()
+            self._app.live.alarms.set(LINGER_S, self._transport.abort)
+
+    def _send(self, event: Event) -> None:
+        if self._transport is None:
+            return
+        data = self._protocol.send(event)
+        self._sent_bytes += len(data)
+        self._transport.write(data)
+
+    # As an open stream.
+
+    def sweep(self, now_s: float) -> None:
+        if self._closing:
+            return
+        buffered_bytes = self.buffered_bytes
+        if self._patience.is_over(
+            sent_bytes=self._sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
+        ):
+            self._send_away("slow_consumer", "nothing was read for too long", 1013)
+            return
+        self._on_room()
+        if self._sent_bytes != self._seen_bytes:
+            self._seen_bytes = self._sent_bytes
+            self._active_s = now_s
+        elif now_s - self._active_s >= PING_S:
+            self._send(Ping())
+
+    def stop(self) -> None:
+        self._send_away("shutting_down", "the server stops: connect again", 1001)
+
+    def meet(self, topic: Topic) -> None:
+        self._ops.meet(topic)
+
+    def _send_away(self, code: str, message: str, close_code: int) -> None:
+        trouble = Trouble(code=code, message=message, retry_after_ms=RETRY_AFTER_MS)
+        self.write(PLAIN.error(trouble))
+        self.close(CloseReason(close_code), code)
+
+    def _on_room(self) -> None:
+        self._ops.pump_blocked()
+        if self._reading_paused:
+            self._handle_next()

@@ -1,0 +1,206 @@
+"""What the messages of a WebSocket mean: subscribe, unsubscribe, publish, ping.
+
+Owns the subscriptions of one connection. Keeps: every message is answered, with the `request_id`
+it had; each is checked against the key on its own.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from topics.api.auth import Caller
+from topics.api.error_response import describe_error
+from topics.api.watch import build_watcher, describe_places
+from topics.engine.request import Write, read_write
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.frames import WebSocketMessages
+from topics.engine.watch.watcher import Sink, Watcher
+from topics.errors import Closed, LimitReached, RequestError, TopicsError
+from topics.model.append import Appended
+from topics.model.watch import WILDCARD
+from topics.model.websocket import Asked, ClientOp
+from topics.storage.wal.group_commit import Commitment
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+T = TypeVar("T")
+NOBODY = Asked()
+_DECODE: Callable[[bytes], ClientOp] = msgspec.json.Decoder(ClientOp).decode
+_DECODE_ASKED: Callable[[bytes], Asked] = msgspec.json.Decoder(Asked).decode
+_READ, _WRITE, _PUBLISH_CONFIG = (
+    frozenset({"read"}), frozenset({"write"}), frozenset({"write", "admin"}),
+)  # fmt: skip
+Waits = Coroutine[Any, Any, None] | None
+
+
+class Peer(Sink, Protocol):
+    """The connection."""
+
+    def on_settled(self) -> None: ...
+
+
+class WebSocketOps:
+    """One connection's conversation."""
+
+    def __init__(self, app: "App", caller: Caller, peer: Peer) -> None:
+        self._app = app
+        self._caller = caller
+        self._peer = peer
+        self._watchers: list[Watcher] = []
+        self.under_way = 0
+        """Writes that were not answered yet."""
+        self._handlers: dict[str, Callable[[ClientOp, bytes], Waits]] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "publish": self._publish,
+            "ping": self._ping,
+        }
+
+    def handle(self, raw: bytes) -> Waits:
+        """Answer a message, or return what will."""
+        asked = NOBODY
+        try:
+            asked = _decode(_DECODE_ASKED, raw)
+            op = _decode(_DECODE, raw)
+            handler = self._handlers.get(op.op)
+            if handler is None:
+                raise RequestError(f"op must be one of {', '.join(self._handlers)}")  # noqa: TRY301
+            if self._app.stopping:
+                raise Closed("the server is stopping: try again soon")  # noqa: TRY301
+            return handler(op, raw)
+        except TopicsError as error:
+            self._fail(asked, error)
+        except Exception as bug:  # noqa: BLE001 - the border: a bug is answered and logged
+            self._fail_bug(asked, bug)
+        return None
+
+    def close(self) -> None:
+        for watcher in self._watchers:
+            watcher.close()
+        self._watchers.clear()
+
+    def pump_blocked(self) -> None:
+        for watcher in self._watchers:
+            if watcher.blocked:
+                self._app.live.schedule(watcher)
+
+    def meet(self, topic: Topic) -> None:
+        for watcher in list(self._watchers):
+            watcher.meet(topic)
+
+    # The ops.
+
+    def _ping(self, op: ClientOp, raw: bytes) -> None:
+        del raw
+        self._reply("pong", op, {"ts": self._app.clock.now_ms()})
+
+    def _subscribe(self, op: ClientOp, raw: bytes) -> None:
+        del raw
+        self._caller.check_scopes(_READ)
+        watcher = build_watcher(
+            self._app,
+            self._caller,
+            op.starts(),
+            op,
+            lenient=op.lenient,
+            frame_format=WebSocketMessages(_encode_id(op)),
+        )
+        limit = self._app.config.max_watch_topics
+        if sum(len(w.places) + len(w.patterns) for w in [*self._watchers, watcher]) > limit:
+            raise LimitReached("max_watch_topics", limit)
+        for name in watcher.places:  # asked for again: from where it says now
+            self._drop(name)
+        self._reply("subscribed", op, {"topics": describe_places(watcher)})
+        self._watchers.append(watcher)
+        watcher.on_behind = self._app.live.schedule
+        watcher.open(self._peer)
+
+    def _unsubscribe(self, op: ClientOp, raw: bytes) -> None:
+        del raw
+        names = op.names or [*_names_of(self._watchers)]
+        self._reply("unsubscribed", op, {"topics": [name for name in names if self._drop(name)]})
+
+    def _publish(self, op: ClientOp, raw: bytes) -> Waits:
+        if op.topic is None:
+            raise RequestError("publish needs a topic")
+        self._caller.check_scopes(_WRITE if op.config is None else _PUBLISH_CONFIG)
+        self._caller.check_name(op.topic)
+        write = read_write(raw, self._app.config)
+        topic = self._app.engine.find_topic(op.topic)
+        if topic is None:
+            return self._create_and_publish(op, write)
+        self._submit(op, topic, write, created=False)
+        return None
+
+    async def _create_and_publish(self, op: ClientOp, write: Write) -> None:
+        assert op.topic is not None
+        try:
+            topic, created = await self._app.ready_log.topic_for_write(op.topic, write)
+            self._submit(op, topic, write, created=created)
+        except TopicsError as error:
+            self._fail(op, error)
+        except Exception as bug:  # noqa: BLE001 - the border: a bug is answered and logged
+            self._fail_bug(op, bug)
+
+    def _submit(self, op: ClientOp, topic: Topic, write: Write, *, created: bool) -> None:
+        waiter = self._app.ready_log.waiter_of(topic)
+        _, ticket = self._app.engine.submit_append(topic, write, waiter=waiter)
+        self.under_way += 1
+
+        def done(ticket: Commitment) -> None:
+            self.under_way -= 1
+            if ticket.error is not None:
+                self._fail(op, ticket.error)
+            else:
+                assert isinstance(ticket.answer, Appended)
+                fields = msgspec.structs.asdict(ticket.answer)
+                self._reply("ack", op, {**fields, "created": created, "seqs": ticket.answer.seqs})
+            self._peer.on_settled()
+
+        waiter.tell(ticket, done)
+
+    def _drop(self, name: str) -> bool:
+        """End what is named, a topic or a pattern; tell whether there was such."""
+        found = False
+        for watcher in list(self._watchers):
+            if name.endswith(WILDCARD):
+                found |= watcher.drop_pattern(name[:-1])
+            else:
+                found |= watcher.drop(name)
+            if not watcher.places and not watcher.patterns:
+                watcher.close()
+                self._watchers.remove(watcher)
+        return found
+
+    # Answers.
+
+    def _reply(self, op_name: str, op: ClientOp, fields: dict[str, object]) -> None:
+        body = msgspec.json.encode(fields)
+        self._peer.write(WebSocketMessages(_encode_id(op)).wrap(op_name.encode(), body, b""))
+
+    def _fail(self, op: Asked | ClientOp, error: TopicsError) -> None:
+        _, fields = describe_error(error)
+        body = msgspec.json.encode(fields)
+        self._peer.write(WebSocketMessages(_encode_id(op)).wrap(b"error", body, b""))
+
+    def _fail_bug(self, op: Asked | ClientOp, bug: Exception) -> None:
+        self._app.request_log.stream_bug(bug)
+        self._fail(op, TopicsError("something went wrong here: the server's log has the details"))
+
+
+def _decode(decoder: Callable[[bytes], T], raw: bytes) -> T:
+    try:
+        return decoder(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestError(f"a message is a JSON object with an op: {error}") from None
+
+
+def _encode_id(op: Asked | ClientOp) -> bytes | None:
+    return None if op.request_id is None else msgspec.json.encode(op.request_id)
+
+
+def _names_of(watchers: list[Watcher]) -> list[str]:
+    names = [name for watcher in watchers for name in watcher.places]
+    return names + [prefix + WILDCARD for watcher in watchers for prefix in watcher.patterns]

@@ -1,0 +1,170 @@
+"""Carrying worn-out jobs to their dead-letter topics, each once, across shards and crashes.
+
+Owns the order of the moves: the numbers of one queue reach a dead-letter topic rising, because the
+topic takes a lower number for a repeat.
+Keeps: the copy is synced before the job is deleted (an `ephemeral` dead-letter topic keeps what its
+class keeps); a copy is made once, however often its move begins; no two shard locks are held at
+once.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from topics.config import ServerConfig
+from topics.engine.queues.dead import DeadDone
+from topics.engine.queues.read import read_records
+from topics.engine.queues.table import LeaseTable, Move
+from topics.engine.request import Write, build_write
+from topics.engine.shard import Shard
+from topics.engine.topics.registry import Registry
+from topics.engine.topics.topic import Topic
+from topics.errors import DiskFull, RequestError, RetryLater, ShardReadOnly
+from topics.limits import MAX_META_KEYS
+from topics.model.append import Appended, WriteOptions
+from topics.model.diff import Record
+
+MOVES_MAX = 256
+"""Moves of one queue that share a sync."""
+META_ROOM_BYTES = 1024
+"""What a copy may be larger than a record may be: the three fields that say where it comes from."""
+FROM, DELIVERIES, SRC_SEQ = "$dead_letter_from", "$dead_letter_deliveries", "$dead_letter_src_seq"
+ORIGINAL_META = "$dead_letter_meta"
+REFUSALS = (RequestError, RetryLater, ShardReadOnly, DiskFull)
+"""The dead-letter topic takes nothing now: the job stays aside until a later try."""
+
+
+class DeadLetters:
+    """The mover of one engine."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        shards: Sequence[Shard],
+        config: ServerConfig,
+        append: Callable[[Topic, Write], Appended],
+    ) -> None:
+        self._registry = registry
+        self._shards = shards
+        self._config = config
+        self._limits = msgspec.structs.replace(
+            config,
+            max_meta_bytes=config.max_meta_bytes + META_ROOM_BYTES,
+            max_record_bytes=config.max_record_bytes + META_ROOM_BYTES,
+        )
+        self._append = append
+        self._lock = threading.Lock()
+
+    @property
+    def due(self) -> bool:
+        """Whether any queue has jobs set aside; takes no lock."""
+        return any(shard.moves_due for shard in self._shards)
+
+    def move_all(self) -> int:
+        """Move what can be moved now; return how many jobs left their queues."""
+        moved = 0
+        with self._lock:
+            for shard in self._shards:
+                if shard.commit.log.failed is not None:
+                    continue
+                with shard.lock:
+                    due = sorted(shard.moves_due, key=lambda topic: topic.id)
+                for topic in due:
+                    moved += self._move_of(shard, topic)
+        return moved
+
+    def _move_of(self, shard: Shard, topic: Topic) -> int:
+        table = topic.queue
+        assert table is not None
+        if table.unsynced_moves:
+            shard.commit.sync_once()
+        moved = 0
+        while table.moves:
+            done = self._move_some(shard, topic, table)
+            moved += done
+            if not done:
+                break
+        with shard.lock:
+            if not table.moves and not table.unsynced_moves:
+                shard.moves_due.discard(topic)
+        return moved
+
+    def _move_some(self, shard: Shard, topic: Topic, table: LeaseTable) -> int:
+        with shard.lock:
+            moves = sorted(table.moves.items())[:MOVES_MAX]
+        numbers: list[int] = []
+        copied: list[Topic] = []
+        for number, move in moves:
+            try:
+                found = self._copy(topic, number, move)
+            except REFUSALS:
+                break
+            numbers.append(number)
+            copied += found
+        if not numbers:
+            return 0
+        self._sync(copied)
+        with shard.lock:
+            if topic.deleted:
+                return 0
+            ticket = DeadDone(shard, topic, table, numbers=numbers, moved=len(copied))
+            shard.commit.submit(ticket)
+        try:
+            shard.commit.commit(ticket)
+        except REFUSALS:
+            return 0
+        return len(numbers)
+
+    def _copy(self, topic: Topic, number: int, move: Move) -> list[Topic]:
+        """Append the copy of a job; return the topic that has it, none where the job is gone."""
+        options = WriteOptions()
+        if move.logged:
+            options = WriteOptions(producer_id=f"$dead_letter:{topic.id}", producer_seq=number)
+        records = read_records(topic, [move.seq], verify=self._config.verify_reads)
+        if move.seq not in records:
+            return self._found_before(move, options)
+        write = self._build_copy(topic, records[move.seq], move, options)
+        dead_letter, _ = self._registry.for_write(move.dead_letter, write)
+        self._append(dead_letter, write)
+        return [dead_letter]
+
+    def _found_before(self, move: Move, options: WriteOptions) -> list[Topic]:
+        """Find the copy of a job whose deletion outlived a crash, and the word of it did not."""
+        dead_letter = self._registry.find(move.dead_letter)
+        if dead_letter is None or not options.repeatable:
+            return []
+        known = dead_letter.idempotency.find(options, now_ms=0, window_ms=0)
+        return [] if known is None else [dead_letter]
+
+    def _build_copy(
+        self, topic: Topic, record_json: bytes, move: Move, options: WriteOptions
+    ) -> Write:
+        record = msgspec.json.decode(record_json, type=Record)
+        fields: dict[str, object] = {
+            "data": record.data_json,
+            "meta": build_meta(record, move, queue=topic.name),
+        }
+        fields |= {"node": record.node} if record.node is not None else {}
+        fields |= {"tag": record.tag} if record.tag is not None else {}
+        write = build_write([fields], self._limits)
+        config = {"durability": topic.config.durability}
+        return msgspec.structs.replace(write, options=options, config=config)
+
+    def _sync(self, topics: list[Topic]) -> None:
+        """Make copies durable that their own class does not: the jobs are about to go for good."""
+        unsynced = [t for t in topics if t.config.persists and not t.config.durable]
+        for shard in {self._registry.shard_of(topic) for topic in unsynced}:
+            shard.commit.sync_once()
+            shard.commit.log.check_writable()
+
+
+def build_meta(record: Record, move: Move, *, queue: str) -> dict[str, object]:
+    """Return the meta of a copy: the job's own, byte for byte, and where it comes from."""
+    origin = {FROM: queue, DELIVERIES: move.deliveries, SRC_SEQ: move.seq}
+    kept = msgspec.json.decode(record.meta_json, type=dict[str, msgspec.Raw] | None) or {}
+    for name in origin:
+        kept.pop(name, None)  # of an earlier dead-letter topic
+    if len(kept) + len(origin) > MAX_META_KEYS:
+        return {**origin, ORIGINAL_META: record.meta_json}
+    return {**kept, **origin}

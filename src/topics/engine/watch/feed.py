@@ -1,0 +1,152 @@
+"""Reads for watchers: one read and one encoding for all who stand at the same place.
+
+Owns the steps read during one turn. Keeps: a step is shared only within the turn in which it was
+read, so that no watcher is sent what was deleted before its turn began.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from topics.engine.delivery.scheduler import Delivery
+from topics.engine.diff import DiffRequest, touches_cold
+from topics.engine.engine import Engine
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.frames import record_body, tombstone_body
+from topics.errors import TopicsError
+from topics.model.diff import Page
+
+TOO_OLD = "from_seq_too_old"
+_INVOLUNTARY = frozenset({"cap", "ttl", "mixed"})
+MAX_SHARED = 1024
+"""Steps kept in one turn; whoever comes later reads for himself."""
+MAX_SHARED_BYTES = 16 * 1024 * 1024
+
+ColdDone = Callable[[Page | TopicsError], None]
+ColdRead = Callable[[Topic, DiffRequest, ColdDone], None]
+
+
+class Counters(Protocol):
+    """What is counted for the metrics."""
+
+    records_delivered: int
+    tombstones: int
+
+
+class Options:
+    """What a watcher wants to see, and a name for it that is quick to compare."""
+
+    def __init__(self, request: DiffRequest) -> None:
+        self.request = request
+        self.key = repr(request)
+        self._everyone = (
+            self if not request.nodes else Options(msgspec.structs.replace(request, nodes=()))
+        )
+
+    def of(self, topic: Topic) -> "Options":
+        """Return the options as the config of a topic has them."""
+        return self if topic.config.dedupe_node else self._everyone
+
+
+class Step:
+    """One page on its way to watchers: the bodies of its frames, and where it leads."""
+
+    __slots__ = (
+        "caught_up", "count", "framed", "gap_body", "gap_seq", "head_seq", "next_seq", "record_body"
+    )  # fmt: skip
+
+    def __init__(self, page: Page, *, from_seq: int, fresh: bool) -> None:
+        self.gap_body: bytes | None = None
+        self.gap_seq = from_seq
+        gap = page.tombstone
+        if gap is not None:
+            too_old = fresh and gap.reason in _INVOLUNTARY
+            self.gap_body = tombstone_body(
+                page.topic, gap, reason=TOO_OLD if too_old else gap.reason
+            )
+            self.gap_seq = (
+                min(page.earliest_seq - 1, page.head_seq)
+                if gap.reason == "recreated"
+                else gap.gap_to
+            )
+        self.count = page.count
+        self.record_body = record_body(page, from_seq=self.gap_seq) if page.count else b""
+        self.next_seq = page.next_from_seq
+        self.head_seq = page.head_seq
+        self.caught_up = page.caught_up
+        self.framed: dict[object, tuple[bytes, ...]] = {}
+        """Whole frames, for watchers that share even the id."""
+
+
+class Feed:
+    """What watchers read from."""
+
+    def __init__(
+        self, engine: Engine, delivery: Delivery, *, counters: Counters, read_cold: ColdRead
+    ) -> None:
+        self.engine = engine
+        self.delivery = delivery
+        self.counters = counters
+        self._read_cold = read_cold
+        self._turns = 0
+        self._shared: dict[tuple[int, int, bool, str], Step] = {}
+        self._shared_bytes = 0
+        self.encodings = 0
+        """How many steps were read and encoded, shared or not."""
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Share steps among all watchers that are served inside."""
+        self._turns += 1
+        try:
+            yield
+        finally:
+            self._turns -= 1
+            if not self._turns:
+                self._shared.clear()
+                self._shared_bytes = 0
+
+    def step(self, topic: Topic, seq: int, options: Options, *, fresh: bool) -> Step | None:
+        """Return what comes after a seq; None if it must be fetched: see `fetch`."""
+        key = topic.id, seq, fresh, options.key
+        step = self._shared.get(key)
+        if step is not None:
+            return step
+        if touches_cold(topic, seq):
+            return None
+        page = self.engine.diff(topic, _request(options, seq))
+        step = self._encode(page, seq, fresh=fresh)
+        size = len(step.record_body)
+        if self._turns and len(self._shared) < MAX_SHARED and size < MAX_SHARED_BYTES:
+            if self._shared_bytes + size > MAX_SHARED_BYTES:
+                self._shared.clear()
+                self._shared_bytes = 0
+            self._shared[key] = step
+            self._shared_bytes += size
+        return step
+
+    def fetch(
+        self,
+        topic: Topic,
+        seq: int,
+        options: Options,
+        *,
+        fresh: bool,
+        done: Callable[[Step | TopicsError], None],
+    ) -> None:
+        """Read from the cold tier, beside everybody else; `done` is called on this thread."""
+
+        def got(page: Page | TopicsError) -> None:
+            done(page if isinstance(page, TopicsError) else self._encode(page, seq, fresh=fresh))
+
+        self._read_cold(topic, _request(options, seq), got)
+
+    def _encode(self, page: Page, seq: int, *, fresh: bool) -> Step:
+        self.encodings += 1
+        return Step(page, from_seq=seq, fresh=fresh)
+
+
+def _request(options: Options, seq: int) -> DiffRequest:
+    return msgspec.structs.replace(options.request, from_seq=seq)

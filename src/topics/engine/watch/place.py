@@ -1,0 +1,70 @@
+"""Where a watcher stands in one topic, through all the lives the topic's name may have."""
+
+from collections.abc import Iterable, Mapping
+
+from topics.engine.topics.topic import Topic
+from topics.engine.watch.event_id import LIFE, encode_event_id
+
+GONE = 0
+"""The life of a name without a topic; a living topic's is its id."""
+
+
+class Place:
+    """Keeps: everything up to `seq` in this `life` was sent, announced, or is not to be sent."""
+
+    __slots__ = (
+        "asked", "by_pattern", "fetching", "first_life", "fresh", "life", "live", "name", "seq",
+        "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, topic: Topic | None, seq: int, *, asked: bool, by_pattern: bool
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.seq = seq
+        self.asked = asked
+        """There when the watch was made; others came later by a pattern, and began at 0."""
+        self.by_pattern = by_pattern
+        self.life = self.first_life = GONE if topic is None else topic.id
+        self.live = False
+        """Everything was sent, and the watcher was told so."""
+        self.fresh = True
+        """Nothing was read since the watcher connected."""
+        self.fetching = False
+
+    def begin(self, topic: Topic) -> None:
+        """Follow a new life of the name, from its start."""
+        self.topic = topic
+        self.life, self.seq, self.live = topic.id, 0, False
+        self.first_life = self.first_life or topic.id
+
+    def end(self) -> int:
+        """Note that the topic is gone; return the last seq it is known to have had."""
+        topic = self.topic
+        head_seq = topic.head_seq if topic is not None and topic.id == self.life else self.seq
+        self.life, self.seq, self.live = GONE, 0, False
+        return head_seq
+
+    def rewind(self, cursors: Mapping[str, int]) -> None:
+        """Go back to where an id says; never ahead."""
+        if self.name not in cursors:
+            if not self.asked:  # the id is older than this place
+                self.life, self.seq = self.first_life, 0
+            return
+        seq, life = cursors[self.name], cursors.get(LIFE + self.name, self.first_life)
+        if life == self.life:
+            self.seq = min(self.seq, seq)
+        elif life == GONE:
+            self.seq = 0
+        elif self.life == GONE or life < self.life:
+            self.life, self.seq = life, seq
+
+
+def event_id_of(places: Iterable[Place]) -> bytes:
+    cursors: dict[str, int] = {}
+    for place in places:
+        cursors[place.name] = place.seq
+        if place.life != place.first_life:
+            cursors[LIFE + place.name] = place.life
+    return encode_event_id(cursors)

@@ -1,0 +1,276 @@
+"""One watcher: its places, and the frames that move them on.
+
+Owns the cursors. The log is the buffer: when the sink is full nothing is read, the cursor stays
+behind and finds what is still there, or a tombstone, when it goes on.
+Keeps: frames of a topic leave in seq order; a seq is sent, announced, deleted, or filtered, once;
+the id of a frame names the place right behind it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from topics.engine.topics.topic import Topic
+from topics.engine.watch import frames
+from topics.engine.watch.feed import Feed, Options, Step
+from topics.engine.watch.frames import Format, Trouble
+from topics.engine.watch.place import GONE, Place, event_id_of
+from topics.errors import LimitReached, TopicsError
+
+STEPS_A_TURN = 4
+"""A watcher far behind lets the others have their turn."""
+
+
+class Sink(Protocol):
+    """Where frames go."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    @property
+    def buffered_bytes(self) -> int: ...
+
+
+class Watcher:
+    """The cursors of one watch, and the sink they are sent to while there is one."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        options: Options,
+        *,
+        frame_format: Format,
+        buffer_bytes: int,
+        max_places: int,
+        patterns: tuple[str, ...] = (),
+    ) -> None:
+        self._feed = feed
+        self._options = options
+        self.format = frame_format
+        self._buffer_bytes = buffer_bytes
+        self._max_places = max_places
+        self.patterns = patterns
+        """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self.places: dict[str, Place] = {}
+        self.sink: Sink | None = None
+        self._opened = 0
+        self._behind: dict[Place, None] = {}
+        self.blocked = False
+        """The sink is full; `pump` when it has room."""
+        self.on_behind: Callable[[Watcher], None] = _ignore
+        """Told that there is more to send, and room for it: `pump` in a later turn."""
+
+    def add(self, topic: Topic, seq: int, *, asked: bool = True, by_pattern: bool = False) -> Place:
+        place = Place(topic.name, topic, seq, asked=asked, by_pattern=by_pattern)
+        self.places[topic.name] = place
+        return place
+
+    # Connecting.
+
+    def rewind(self, cursors: Mapping[str, int]) -> None:
+        """Go back to the id of a frame, before `open`."""
+        for place in self.places.values():
+            place.rewind(cursors)
+
+    def open(self, sink: Sink) -> None:
+        """Send to this sink from now on; the first frames go with the first `pump`."""
+        assert self.sink is None
+        self.sink = sink
+        self._opened += 1
+        self.blocked = False
+        for place in list(self.places.values()):
+            place.fresh, place.live, place.fetching = True, False, False
+            self._settle_life(place)
+        if self.patterns:
+            for topic in self._feed.engine.topics():
+                self.meet(topic)
+
+    def close(self) -> None:
+        """Send no more; the places stay for whoever opens again."""
+        if self.sink is None:
+            return
+        self.sink = None
+        self._behind.clear()
+        for place in self.places.values():
+            if place.topic is not None:
+                self._feed.delivery.unlisten(place.topic, self.on_news)
+
+    def drop(self, name: str) -> bool:
+        """Forget a topic; tell whether it was watched."""
+        place = self.places.pop(name, None)
+        if place is None:
+            return False
+        self._stop(place)
+        return True
+
+    def drop_pattern(self, prefix: str) -> bool:
+        """Forget a pattern and the topics that came by it; tell whether it was watched."""
+        if prefix not in self.patterns:
+            return False
+        self.patterns = tuple(other for other in self.patterns if other != prefix)
+        for place in list(self.places.values()):
+            if place.name.startswith(prefix) and place.by_pattern:
+                self.drop(place.name)
+        return True
+
+    def meet(self, topic: Topic) -> None:
+        """Follow a topic that is new, or new to this watcher, if it is one of its own."""
+        place = self.places.get(topic.name)
+        if self.sink is None:
+            return
+        if place is not None:
+            self._settle_life(place)
+        elif topic.name.startswith(self.patterns):
+            if len(self.places) >= self._max_places:
+                self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
+            else:
+                self._listen(self.add(topic, 0, asked=False, by_pattern=True))
+
+    # Serving.
+
+    def on_news(self, topic: Topic) -> None:
+        """Hear that a topic has news, or is gone."""
+        place = self.places.get(topic.name)
+        if place is not None and place.topic is topic and self.sink is not None:
+            self._serve(place)
+
+    def pump(self) -> None:
+        """Send what is behind, as far as the sink has room."""
+        self.blocked = False
+        for place in list(self._behind):
+            if self.blocked or self.sink is None:
+                return
+            self._serve(place)
+
+    def _serve(self, place: Place) -> None:
+        topic = place.topic
+        if place.fetching or topic is None or self._has_ended(place, topic):
+            return
+        try:
+            self._advance(place, topic)
+        except TopicsError as error:
+            # What cannot be read stops this topic, not the others of the watch.
+            self._stop(place)
+            self._fail(error, [place.name])
+
+    def _advance(self, place: Place, topic: Topic) -> None:
+        sink, feed = self.sink, self._feed
+        assert sink is not None
+        options = self._options.of(topic)
+        for _ in range(STEPS_A_TURN):
+            if place.live and place.seq == topic.head_seq:
+                self._behind.pop(place, None)
+                return
+            if sink.buffered_bytes > self._buffer_bytes:
+                self._behind[place] = None
+                self.blocked = True
+                return
+            step = feed.step(topic, place.seq, options, fresh=place.fresh)
+            if step is None:
+                self._fetch(place, topic, options)
+                return
+            self._send(place, step)
+        self._fall_behind(place)
+
+    def _fall_behind(self, place: Place) -> None:
+        self._behind[place] = None
+        self.on_behind(self)
+
+    def _fetch(self, place: Place, topic: Topic, options: Options) -> None:
+        """Go on when the cold tier has answered, unless this connection is over by then."""
+        opened = self._opened
+        place.fetching = True
+
+        def done(step: Step | TopicsError) -> None:
+            if self.sink is None or opened != self._opened or place.topic is not topic:
+                return
+            place.fetching = False
+            if isinstance(step, TopicsError):
+                self._stop(place)
+                self._fail(step, [place.name])
+            else:
+                self._send(place, step)
+                self._fall_behind(place)
+
+        self._feed.fetch(topic, place.seq, options, fresh=place.fresh, done=done)
+
+    def _send(self, place: Place, step: Step) -> None:
+        """Hot: with a thousand watchers of one topic all but the first find their bytes made."""
+        place.fresh = False
+        key = self.format.share_key
+        if key is not None and len(self.places) == 1 and place.life == place.first_life:
+            shared = key, place.live
+            framed = step.framed.get(shared)
+            if framed is None:
+                framed = step.framed[shared] = self._frame(place, step)
+            place.seq = step.next_seq
+        else:
+            framed = self._frame(place, step)
+        place.live = step.caught_up
+        counters = self._feed.counters
+        counters.records_delivered += step.count
+        counters.tombstones += step.gap_body is not None
+        for data in framed:
+            self._write(data)
+
+    def _frame(self, place: Place, step: Step) -> tuple[bytes, ...]:
+        """Move the place through a step, and return the frames of the way."""
+        framed: list[bytes] = []
+        if step.gap_body is not None:
+            place.seq = step.gap_seq
+            framed.append(self._wrap(frames.TOMBSTONE, step.gap_body))
+        place.seq = step.next_seq
+        if step.count:
+            framed.append(self._wrap(frames.RECORD, step.record_body))
+        if step.caught_up and not place.live:
+            body = frames.caught_up_body(place.name, head_seq=step.head_seq)
+            framed.append(self._wrap(frames.CAUGHT_UP, body))
+        return tuple(framed)
+
+    def _wrap(self, kind: bytes, body: bytes) -> bytes:
+        return self.format.wrap(kind, body, event_id_of(self.places.values()))
+
+    def _write(self, data: bytes) -> None:
+        if self.sink is not None:  # a sink may close while it is written to
+            self.sink.write(data)
+
+    def _fail(self, error: TopicsError, topics: list[str]) -> None:
+        self._write(self.format.error(Trouble.of(error, topics=topics)))
+
+    # Lives.
+
+    def _settle_life(self, place: Place) -> None:
+        """Announce the end of a life this watcher still stands in, and follow the next one."""
+        topic = self._feed.engine.find_topic(place.name)
+        if place.life not in (GONE, topic.id if topic else GONE):
+            self._announce_end(place)
+        if topic is None:
+            return
+        if place.life == GONE:
+            place.begin(topic)
+        place.topic = topic
+        self._listen(place)
+
+    def _has_ended(self, place: Place, topic: Topic) -> bool:
+        if self._feed.engine.find_topic(place.name) is topic:
+            return False
+        self._stop(place)
+        self._settle_life(place)
+        return True
+
+    def _announce_end(self, place: Place) -> None:
+        head_seq = place.end()
+        body = frames.topic_deleted_body(place.name, head_seq=head_seq, reason="deleted")
+        self._write(self._wrap(frames.TOPIC_DELETED, body))
+
+    def _listen(self, place: Place) -> None:
+        assert place.topic is not None
+        self._feed.delivery.listen(place.topic, self.on_news)
+        self._fall_behind(place)
+
+    def _stop(self, place: Place) -> None:
+        self._behind.pop(place, None)
+        if place.topic is not None:
+            self._feed.delivery.unlisten(place.topic, self.on_news)
+
+
+def _ignore(watcher: Watcher) -> None:
+    """Take no note."""

@@ -1,0 +1,41 @@
+"""What a watch asks for."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from topics.limits import DEFAULT_LIMIT
+from topics.model.diff import Match, Seq
+
+HEARTBEAT_MS = (1_000, 60_000)
+WATCH_BATCH_BYTES = 256 * 1024
+WILDCARD = "*"
+
+
+class WatchStart(Struct, frozen=True, kw_only=True):
+    """Where to begin in one topic, or in every topic of a pattern."""
+
+    from_seq: Seq = 0
+    tail: Annotated[bool, Meta(description="begin behind the newest record; wins")] = False
+
+
+class WatchOptions(Struct, frozen=True, kw_only=True):
+    """What of the records is shown, and how much at a time."""
+
+    node: str | list[str] | None = None
+    match: Match | None = None
+    limit: Annotated[int, Meta(ge=0, description="records of a frame")] = DEFAULT_LIMIT
+    max_batch_bytes: Annotated[int, Meta(ge=0, description="bytes of a frame")] = WATCH_BATCH_BYTES
+    include_tags: bool = False
+    include_meta: bool = True
+    include_data: bool = True
+    consistency: Literal["eventual", "strong"] = "eventual"
+
+
+class WatchBody(WatchOptions, frozen=True, kw_only=True):
+    """The body of a watch; unknown fields are ignored."""
+
+    topics: Annotated[
+        dict[str, WatchStart], Meta(description="where to begin, by name or pattern (prefix*)")
+    ]
+    heartbeat_ms: Annotated[int, Meta(ge=0, description="clamped to 1000..60000")] = 15_000

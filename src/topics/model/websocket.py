@@ -1,0 +1,44 @@
+"""What a client says on a WebSocket."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from topics.model.diff import Seq
+from topics.model.watch import WatchOptions, WatchStart
+
+RequestId = Annotated[str, Meta(max_length=256)] | int | None
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is wanted of a message whose other fields make no sense."""
+
+    request_id: RequestId = None
+
+
+class ClientOp(WatchOptions, frozen=True, kw_only=True):
+    """One message: an `op`, and the fields of that op; unknown fields are ignored."""
+
+    op: str = ""
+    request_id: RequestId = None
+    topic: str | None = None
+    topics: dict[str, WatchStart] | list[str] = field(default_factory=list)
+    from_seq: Seq = 0
+    tail: bool = False
+    lenient: bool = False
+    config: dict[str, Any] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Return what is named, by `topics` or `topic`."""
+        return [*self.topics, *([] if self.topic is None else [self.topic])]
+
+    def starts(self) -> dict[str, WatchStart]:
+        """Return where to begin in what is named; a list, like `topic`, begins at `from_seq`."""
+        given = WatchStart(from_seq=self.from_seq, tail=self.tail)
+        return {
+            name: self.topics[name]
+            if isinstance(self.topics, dict) and name in self.topics
+            else given
+            for name in self.names
+        }

@@ -1,0 +1,56 @@
+"""Peers as child processes: what cannot be started is said, what was started is stopped."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.server import processes
+from benchmarks.server.errors import CannotMeasure
+from benchmarks.server.processes import cpu_seconds, free_port, listens, program, running
+
+LISTEN = (
+    "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "while True: s.accept()"
+)
+
+
+def test_a_server_runs_inside_of_the_block_and_not_after(tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-c", LISTEN, str(port)]
+    with running("mine", command, port=port, folder=tmp_path) as peer:
+        assert listens(port)
+    assert not listens(port)
+    assert not Path(f"/proc/{peer.pid}").exists()
+
+
+def test_a_server_that_ends_at_once_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('no such flag')"]
+    with (
+        pytest.raises(CannotMeasure, match="mine did not start: no such flag"),
+        running("mine", command, port=free_port(), folder=tmp_path),
+    ):
+        pytest.fail("it did not start")
+
+
+def test_a_missing_program_is_named_when_we_may_not_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(processes, "PROGRAM_PATH", "")
+    with pytest.raises(CannotMeasure, match="redis-server is not installed"):
+        program("redis-server")
+
+
+def test_processor_time_is_that_of_a_living_process() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    assert cpu_seconds(os.getpid()) > 0
+    assert cpu_seconds(ended.pid) == 0
+
+
+def test_a_free_port_can_be_taken() -> None:
+    with socket.create_server(("127.0.0.1", free_port())):
+        pass
