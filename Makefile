@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
-.PHONY: help setup pins format check test crash planted torture bench bench-engine run clean
+.PHONY: help setup pins format check test crash load planted torture bench bench-engine run clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -40,6 +40,9 @@ test: setup ## unit, property and crash tests: a few minutes
 
 crash: setup ## power cuts, disk faults, killed processes only
 	$(BIN)/pytest -n 2 -m crash
+
+load: setup ## a thousand watchers, and more writes than the server can take: two minutes
+	$(BIN)/pytest -m slow tests/load
 
 planted: setup ## plant known bugs one by one; the tests must catch each
 	$(BIN)/pytest -n 2 tests/planted

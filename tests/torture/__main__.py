@@ -1,6 +1,7 @@
 """`make torture`: power cuts and kills until told to stop.
 
-    python -m tests.torture [--seconds N] [--seed S] [--kills N] [--power-cuts N]
+    python -m tests.torture [--seconds N] [--seed S] [--kills N] [--server-kills N]
+                            [--power-cuts N]
 
 Without `--seconds` it runs until Ctrl-C. It prints its seed first; a failure prints the seed and
 the smallest workload that still fails. The real parts (kill -9, power cuts of an ext4 image) come
@@ -15,7 +16,13 @@ import sys
 import time
 
 from tests.torture.report import Totals, save_totals
-from tests.torture.rounds import Deadline, kill_round, power_cut_round, simulate_rounds
+from tests.torture.rounds import (
+    Deadline,
+    kill_round,
+    power_cut_round,
+    server_kill_round,
+    simulate_rounds,
+)
 
 from topics.testing.crash_observe import Violation
 
@@ -27,6 +34,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=FOREVER_S)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--server-kills", type=int, default=50)
     parser.add_argument("--power-cuts", type=int, default=50)
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
@@ -36,6 +44,7 @@ def main() -> int:
     totals = Totals()
     try:
         kill_round(totals, deadline, cycles=options.kills, seed=seed)
+        server_kill_round(totals, deadline, cycles=options.server_kills, seed=seed)
         power_cut_round(totals, deadline, cycles=options.power_cuts, seed=seed)
         simulate_rounds(totals, deadline, seed=seed)
     except Violation as violation:

@@ -8,6 +8,7 @@ from random import Random
 
 from tests.crash.scenarios import tiny
 from tests.crash.test_sequences import CONFIG, PROLOGUE, STEPS, numbered
+from tests.crash.test_server_kill import kill_server_cycles
 from tests.torture.report import Totals
 
 from topics.config import ServerConfig
@@ -49,6 +50,19 @@ def kill_round(totals: Totals, deadline: Deadline, *, cycles: int, seed: int) ->
     print(
         f"kill -9: {totals.kills} cycles, {totals.real_acks} acknowledged writes kept", flush=True
     )
+
+
+def server_kill_round(totals: Totals, deadline: Deadline, *, cycles: int, seed: int) -> None:
+    before = totals.kills
+    with tempfile.TemporaryDirectory(prefix="topics-torture-") as directory:
+        rounds = kill_server_cycles(f"{directory}/data", cycles=cycles, seed=seed)
+        try:
+            while not deadline.is_over and (acks := next(rounds, None)) is not None:
+                totals.kills += 1
+                totals.real_acks += acks
+        finally:
+            rounds.close()  # stops the server
+    print(f"kill -9 of the server under mixed load: {totals.kills - before} cycles", flush=True)
 
 
 def power_cut_round(totals: Totals, deadline: Deadline, *, cycles: int, seed: int) -> None:

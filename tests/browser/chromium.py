@@ -1,0 +1,128 @@
+"""A headless Chromium, driven over its DevTools protocol."""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from websockets.sync.client import ClientConnection, connect
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+START_DEADLINE_S = 30.0
+CALL_DEADLINE_S = 20.0
+_LISTENS = re.compile(rb"DevTools listening on ws://127\.0\.0\.1:(\d+)/")
+
+
+def find_chromium() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Page:
+    """One tab; `evaluate` runs JavaScript in it and returns the value."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._numbers = itertools.count(1)
+
+    def open(self, url: str) -> None:
+        self._call("Page.navigate", url=url)
+        self.wait_for(f"location.href.startsWith({json.dumps(url)}) && document.readyState")
+
+    def evaluate(self, script: str) -> Any:  # noqa: ANN401 - whatever the script says
+        reply = self._call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
+
+    def wait_for(self, script: str, *, deadline_s: float = CALL_DEADLINE_S) -> Any:  # noqa: ANN401 - whatever the script says
+        """Return the first true value of a script."""
+        end_s = time.monotonic() + deadline_s
+        while not (value := self.evaluate(script)):
+            assert time.monotonic() < end_s, f"never true: {script}"
+            time.sleep(0.02)
+        return value
+
+    def _call(self, method: str, **parameters: object) -> dict[str, Any]:
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        self._connection.send(json.dumps(message))
+        while True:
+            reply = json.loads(self._connection.recv(CALL_DEADLINE_S))
+            if reply.get("id") == number:
+                assert "error" not in reply, reply
+                result: dict[str, Any] = reply["result"]
+                return result
+
+
+class Chromium:
+    """The browser process; it ends with the block that opened it."""
+
+    def __init__(self, binary: str, profile_dir: str) -> None:
+        self._child = subprocess.Popen(
+            [
+                binary,
+                "--headless=new",
+                "--no-sandbox",  # tests may run as root, where Chromium has none
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--no-proxy-server",
+                "--remote-debugging-port=0",
+                f"--user-data-dir={profile_dir}",
+                "about:blank",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._port = 0
+        self._has_port = threading.Event()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @contextmanager
+    def page(self) -> Iterator[Page]:
+        """Hold the one tab there is."""
+        with connect(self._tab_url(), proxy=None, max_size=None) as connection:
+            yield Page(connection)
+
+    def _tab_url(self) -> str:
+        assert self._has_port.wait(START_DEADLINE_S)
+        assert self._port, "Chromium did not start"
+        end_s = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < end_s:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/json/list") as reply:
+                tabs = [tab for tab in json.load(reply) if tab["type"] == "page"]
+            if tabs:
+                url: str = tabs[0]["webSocketDebuggerUrl"]
+                return url
+            time.sleep(0.05)
+        raise AssertionError("Chromium has no tab")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.killpg(self._child.pid, signal.SIGKILL)  # its helpers too
+        self._child.wait()
+        self._listener.join()
+        assert self._child.stderr is not None
+        self._child.stderr.close()
+
+    def _listen(self) -> None:
+        assert self._child.stderr is not None
+        for line in self._child.stderr:
+            if found := _LISTENS.search(line):
+                self._port = int(found[1])
+                self._has_port.set()
+        self._has_port.set()

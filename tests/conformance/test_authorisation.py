@@ -1,0 +1,258 @@
+"""The matrix: every route, every set of scopes, every place a name can stand in.
+
+What is expected comes from one table: a route needs scopes, and every name in its path, query,
+body or cursor must begin with a prefix of the key.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import httpx
+import pytest
+from tests.conformance.api import TRANSPORTS, Api, Reply, ok, open_client, refused
+from tests.conformance.sse_client import ACCEPT
+from websockets.sync.client import connect
+
+from topics.testing.server_process import ServerProcess
+
+SCOPES = {
+    "r": {"read"},
+    "w": {"write"},
+    "d": {"delete"},
+    "a": {"admin"},
+    "rw": {"read", "write"},
+    "all": {"read", "write", "delete", "admin"},
+}
+OWNER = "owner-key-000000000000"
+SPELLED = {"r": "read", "w": "w", "d": "delete", "a": "a", "rw": "rw", "all": ""}
+KEYS = ",".join(
+    [OWNER, *(f"key-{name}-000000000000:{scopes}:in.|in2." for name, scopes in SPELLED.items())]
+)
+
+
+class Route(NamedTuple):
+    """A request with `{a}` and `{b}` where names stand."""
+
+    method: str
+    path: str
+    needs: set[str]
+    body: str | None = None
+    names: int = 1
+
+
+ROUTES = [
+    Route("PUT", "topics/{a}", {"admin"}, "{}"),
+    Route("PUT", "topics/{a}", {"admin"}, '{"type":"queue","dead_letter":"{b}"}', 2),
+    Route("GET", "topics/{a}", {"read"}),
+    Route("DELETE", "topics/{a}-none", {"delete"}),
+    Route("POST", "topics/{a}", {"write"}, '{"records":[{"data":1}]}'),
+    Route("POST", "topics/{a}/diff", {"read"}, "{}"),
+    Route("POST", "topics/{a}/delete", {"delete"}, '{"before_seq":1}'),
+    Route("PUT", "routers/{a}->x", {"admin"}, '{"source":"{a}","dest":"{b}"}', 2),
+    Route("PUT", "routers/{b}->y", {"admin"}, '{"source":"{a}","dest":"{a}.y"}', 2),
+    Route("PUT", "routers/{a}->z", {"admin"}, '{"source":"{b}","dest":"{a}.z"}', 2),
+    Route("GET", "routers/{a}->none", {"read"}),
+    Route("DELETE", "routers/{a}->none", {"delete"}),
+    Route("POST", "watch", {"read"}, '{"topics":{"{a}":{"tail":true}}}'),
+    Route("POST", "watch", {"read"}, '{"topics":{"{a}":{"tail":true},"{b}":{"tail":true}}}', 2),
+    Route("POST", "watch", {"read"}, '{"topics":{"{a}*":{"tail":true}}}'),
+    Route("POST", "topics/{a}/claim", {"read", "write"}, '{"node":"w"}'),
+    Route("POST", "topics/{a}/ack", {"write"}, '{"node":"w","seqs":[1]}'),
+    Route("POST", "topics/{a}/nack", {"write"}, '{"node":"w","seqs":[1]}'),
+    Route("POST", "topics/{a}/extend", {"write"}, '{"node":"w","seqs":[1],"lease_ms":1000}'),
+    Route("GET", "topics/{a}/work?node=w", {"read", "write"}),
+    Route("GET", "topics", {"read"}, None, 0),
+    Route("GET", "routers", {"read"}, None, 0),
+    Route("GET", "metrics", {"read"}, None, 0),
+]
+INSIDE, OUTSIDE = "in.q", "out.q"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(server: ServerProcess) -> None:
+    """Make every topic the matrix names, so that 403 is never 404 in disguise."""
+    with open_client(server.url, key=OWNER) as client:
+        for name in (INSIDE, OUTSIDE, "in2.other"):
+            ok(client.put(f"/v0/topics/{name}", json={"type": "queue"}), 201)
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def send(client: httpx.Client, route: Route, a: str, b: str) -> int:
+    def filled(text: str) -> str:
+        return text.replace("{a}", a).replace("{b}", b)
+
+    headers = {} if route.body is None else {"Content-Type": "application/json"}
+    if "/work" in route.path:
+        headers |= ACCEPT
+    body = None if route.body is None else filled(route.body)
+    request = client.build_request(
+        route.method, f"/v0/{filled(route.path)}", content=body, headers=headers
+    )
+    response = client.send(request, stream=True)
+    try:
+        if response.headers["content-type"].startswith("application/json"):
+            response.read()
+            error = response.json().get("error")
+            if response.status_code in {401, 403}:
+                wanted = {401: "unauthorized", 403: "forbidden"}[response.status_code]
+                assert error["code"] == wanted
+        return response.status_code
+    finally:
+        response.close()
+
+
+def name_of(route: Route) -> str:
+    return f"{route.method} {route.path} {route.body or ''}"
+
+
+def places(route: Route) -> Iterator[tuple[str, str, bool]]:
+    """Yield the two names and whether both are inside of the prefix."""
+    yield INSIDE, "in2.other", True
+    if route.names:
+        yield OUTSIDE, "in2.other", False
+    if route.names == 2:
+        yield INSIDE, OUTSIDE, False
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_may_do_what_its_scopes_and_prefixes_say(
+    server: ServerProcess, transport: str, scope: str, route: Route
+) -> None:
+    allowed = route.needs <= SCOPES[scope]
+    with open_client(server.url, transport=transport, key=f"key-{scope}-000000000000") as client:
+        for a, b, inside in places(route):
+            status = send(client, route, a, b)
+            if allowed and inside:
+                assert status not in {401, 403}
+                assert status < 500
+            else:
+                assert status == 403, (a, b)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+def test_nobody_may_do_nothing(server: ServerProcess, transport: str, route: Route) -> None:
+    with open_client(server.url, transport=transport) as client:
+        assert send(client, route, INSIDE, "in2.other") == 401
+        assert send(client, route, OUTSIDE, "in2.other") == 401
+
+
+def key_client(server: ServerProcess, scope: str) -> httpx.Client:
+    return open_client(server.url, key=f"key-{scope}-000000000000")
+
+
+def test_lists_show_only_what_the_key_may_see(server: ServerProcess) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "r") as reader:
+        for n in range(4):
+            Api(owner).append(f"in.list{n}", 1)
+            Api(owner).append(f"out.list{n}", 1)
+            body = {"source": f"in.list{n}", "dest": f"out.list{n}.copy"}
+            ok(owner.put(f"/v0/routers/in.list{n}->out", json=body), 201)
+            body = {"source": f"in.list{n}", "dest": f"in.list{n}.copy"}
+            ok(owner.put(f"/v0/routers/in.list{n}->in", json=body), 201)
+        seen = [entry["topic"] for entry in ok(reader.get("/v0/topics"))["topics"]]
+        assert set(seen) >= {"in.list0", "in.list3"}
+        assert all(name.startswith(("in.", "in2.")) for name in seen)
+        assert ok(reader.get("/v0/topics", params={"prefix": "out."}))["topics"] == []
+        routers = ok(reader.get("/v0/routers"))["routers"]
+        assert {router["router"] for router in routers} >= {"in.list0->in"}
+        assert not any("out" in json.dumps(router) for router in routers)
+
+
+def test_a_cursor_of_another_key_shows_nothing_more(server: ServerProcess) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "r") as reader:
+        for n in range(3):
+            owner.put(f"/v0/topics/out.cursor{n}", json={})
+        first = ok(owner.get("/v0/topics", params={"prefix": "out.cursor", "page_size": 1}))
+        cursor = first["next_cursor"]
+        response = reader.get("/v0/topics", params={"cursor": cursor, "page_size": 100})
+        if response.status_code == 200:
+            names = [entry["topic"] for entry in response.json()["topics"]]
+            assert all(name.startswith(("in.", "in2.")) for name in names)
+        else:
+            assert response.status_code in {400, 403}
+
+
+def test_pages_of_a_narrow_key_are_whole(server: ServerProcess) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "r") as reader:
+        for n in range(5):
+            owner.put(f"/v0/topics/in2.page{n}", json={})
+            owner.put(f"/v0/topics/in.page{n}", json={})
+            owner.put(f"/v0/topics/in1.page{n}", json={})
+        found: list[str] = []
+        parameters: dict[str, str] = {"page_size": "3"}
+        while True:
+            page = ok(reader.get("/v0/topics", params=parameters))
+            found += [entry["topic"] for entry in page["topics"]]
+            if "next_cursor" not in page:
+                break
+            parameters["cursor"] = page["next_cursor"]
+        assert len(found) == len(set(found))
+        assert {name for name in found if ".page" in name} == {
+            f"{prefix}.page{n}" for prefix in ("in", "in2") for n in range(5)
+        }
+
+
+def test_metrics_of_single_topics_are_only_those_of_the_prefix(server: ServerProcess) -> None:
+    with key_client(server, "r") as reader:
+        text = reader.get("/v0/metrics").text
+    assert 'topic="in.q"' in text
+    assert 'topic="out.' not in text
+
+
+def test_errors_do_not_tell_names_outside(server: ServerProcess) -> None:
+    """A name that is there and one that is not get the same answer."""
+    with key_client(server, "r") as reader:
+        there, absent = reader.get("/v0/topics/out.q"), reader.get("/v0/topics/out.absent")
+        assert refused(there, 403, "forbidden") == refused(absent, 403, "forbidden")
+
+
+def test_a_wide_pattern_needs_a_wide_key(server: ServerProcess) -> None:
+    with key_client(server, "r") as reader:
+        for pattern in ("*", "i*", "in*", "in", "out.*"):
+            body = {"topics": {pattern: {"tail": True}}}
+            response = reader.post("/v0/watch", params={"lenient": "true"}, json=body)
+            refused(response, 403, "forbidden")
+        ok(reader.post("/v0/watch", json={"topics": {"in.*": {"tail": True}}}))
+
+
+def test_a_dead_letter_outside_is_refused_on_a_write_too(server: ServerProcess) -> None:
+    with key_client(server, "all") as client:
+        config = {"type": "queue", "dead_letter": "out.dead"}
+        body = {"records": [{"data": 1}], "config": config}
+        refused(client.post("/v0/topics/in.fresh", json=body), 403, "forbidden")
+
+
+OPERATIONS: list[tuple[Reply, set[str]]] = [
+    ({"op": "subscribe", "topics": {"{a}": {"tail": True}}}, {"read"}),
+    ({"op": "publish", "topic": "{a}", "records": [{"data": 1}]}, {"write"}),
+    (
+        {"op": "publish", "topic": "{a}", "records": [{"data": 1}], "config": {"ttl_ms": 0}},
+        {"write", "admin"},
+    ),
+]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(("operation", "needs"), OPERATIONS)
+def test_each_operation_of_a_websocket_is_authorised(
+    server: ServerProcess, scope: str, operation: Reply, needs: set[str]
+) -> None:
+    url = server.url.replace("http", "ws") + "/v0/ws"
+    headers = {"Authorization": f"Bearer key-{scope}-000000000000"}
+    with connect(url, proxy=None, additional_headers=headers) as socket:
+        for topic in (INSIDE, OUTSIDE):
+            socket.send(json.dumps(operation).replace("{a}", topic))
+            answer = json.loads(socket.recv(5))
+            if needs <= SCOPES[scope] and topic == INSIDE:
+                assert answer["op"] in {"subscribed", "ack"}, answer
+                if answer["op"] == "subscribed":
+                    json.loads(socket.recv(5))  # caught_up
+            else:
+                assert (answer["op"], answer["code"]) == ("error", "forbidden")

@@ -1,0 +1,81 @@
+"""The OpenAPI document: it is there, it is whole, and the server does what it says."""
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from tests.conformance.api import Api
+
+from topics.testing.server_process import ServerProcess
+
+STREAMS = r"^/v0/(watch/|ws|topics/[^/]+/work)"
+EXAMPLES = 20
+DEADLINE_S = 20.0
+PATHS = {
+    "/v0/topics",
+    "/v0/topics/{topic}",
+    "/v0/topics/{topic}/diff",
+    "/v0/topics/{topic}/delete",
+    "/v0/topics/{topic}/claim",
+    "/v0/topics/{topic}/ack",
+    "/v0/topics/{topic}/nack",
+    "/v0/topics/{topic}/extend",
+    "/v0/topics/{topic}/work",
+    "/v0/routers",
+    "/v0/routers/{router}",
+    "/v0/watch",
+    "/v0/watch/{wid}",
+    "/v0/health",
+    "/v0/ready",
+    "/v0/metrics",
+    "/v0/tickets",
+}
+
+
+def test_the_document_names_every_route(api: Api) -> None:
+    response = api.client.get("/openapi.json")
+    assert response.status_code == 200
+    document = response.json()
+    assert document["openapi"].startswith("3.1")
+    assert set(document["paths"]) >= PATHS
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if method != "parameters":
+                assert operation["responses"], (method, path)
+
+
+def test_the_page_needs_no_network(api: Api) -> None:
+    response = api.client.get("/docs")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/html")
+    for attribute in ("src", "href"):
+        assert f'{attribute}="http' not in response.text
+        assert f'{attribute}="//' not in response.text
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_every_answer_fits_the_document(server: ServerProcess, mode: GenerationMode) -> None:
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    asked = 0
+    for found in schema.exclude(path_regex=STREAMS).get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=EXAMPLES,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: "schemathesis.Case[Any]") -> None:
+            case.call_and_validate(timeout=DEADLINE_S)
+
+        if mode is GenerationMode.NEGATIVE and not operation.body and not operation.query:
+            continue  # nothing in it can be wrong
+        ask()
+        asked += 1
+    assert asked > 5

@@ -1,0 +1,86 @@
+"""A start takes its time: until the log is read, the server says so and how far it is."""
+
+import threading
+
+import httpx
+import pytest
+from tests.conformance.api import Reply, ok, open_client, refused
+
+from topics.testing.server_process import ServerProcess
+
+SETTINGS = {
+    "TOPICS_CHECKPOINT_MS": "3600000",
+    "TOPICS_SNAPSHOT_MS": "3600000",
+    "TOPICS_SNAPSHOT_WAL_BYTES": "10000000000",
+}
+BATCHES = 40
+PATHS = ("/v0/ready", "/readyz", "/v0/topics", "/v0/health")
+
+
+class Prober:
+    """Asks a server that is just starting, and keeps every answer."""
+
+    def __init__(self, url: str) -> None:
+        self.answers: dict[str, list[httpx.Response]] = {path: [] for path in PATHS}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask, args=(url,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _ask(self, url: str) -> None:
+        with open_client(url) as client:
+            while not self._stop.wait(0.001):
+                for path in PATHS:
+                    try:
+                        self.answers[path].append(client.get(path))
+                    except httpx.TransportError:
+                        break
+
+
+@pytest.fixture(scope="module")
+def answers(server: ServerProcess) -> dict[str, list[httpx.Response]]:
+    """Fill a log, kill the server, and ask it all through its next start."""
+    with open_client(server.url) as client:
+        body: Reply = {"records": [{"data": {"n": n, "pad": "x" * 50}} for n in range(10_000)]}
+        for _ in range(BATCHES):
+            client.post("/v0/topics/t?return_seqs=false", json=body).raise_for_status()
+    server.kill9()
+    prober = Prober(server.url)
+    try:
+        server.restart()
+    finally:
+        prober.stop()
+    return prober.answers
+
+
+def test_readiness_is_refused_with_the_progress_until_the_log_is_read(
+    answers: dict[str, list[httpx.Response]],
+) -> None:
+    for path in ("/v0/ready", "/readyz", "/v0/topics"):
+        early = [answer for answer in answers[path] if answer.status_code != 200]
+        assert early, f"{path} never said that it was not ready"
+        progress = [refused(answer, 503, "not_ready")["replay_progress"] for answer in early]
+        assert progress == sorted(progress)
+        assert all(0 <= part <= 1 for part in progress)
+
+
+def test_health_is_fine_all_the_while(answers: dict[str, list[httpx.Response]]) -> None:
+    assert answers["/v0/health"]
+    for answer in answers["/v0/health"]:
+        assert ok(answer)["status"] == "ok"
+
+
+def test_once_ready_it_stays_ready(answers: dict[str, list[httpx.Response]]) -> None:
+    statuses = [answer.status_code for answer in answers["/v0/ready"]]
+    assert statuses == sorted(statuses, reverse=True)
+
+
+def test_everything_is_there_when_it_is_ready(
+    server: ServerProcess,
+    answers: dict[str, list[httpx.Response]],  # noqa: ARG001 - after the start
+) -> None:
+    with open_client(server.url) as client:
+        assert ok(client.get("/v0/topics/t"))["head_seq"] == BATCHES * 10_000
