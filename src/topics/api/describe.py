@@ -23,6 +23,13 @@ from topics.model.queues import (
     NackReply,
     NackRequest,
 )
+from topics.model.routers import (
+    RouterDefinition,
+    RouterDeleteReply,
+    RouterListReply,
+    RouterPutReply,
+    RouterReply,
+)
 from topics.model.tickets import TicketReply
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
@@ -143,6 +150,20 @@ DESCRIPTIONS: Mapping[str, Description] = {
         media=(EVENTS,),
         query=("node", "max", "lease_ms", "token", "ticket"),
         refusals=(409,),
+    ),
+    "GET /v0/routers": Description(
+        summary="List routers by name", gives=RouterListReply, query=(*_PAGES, "source", "dest")
+    ),
+    "PUT /v0/routers/:router": Description(
+        summary="Create a router, or change it",
+        takes=RouterDefinition,
+        gives=RouterPutReply,
+        statuses=(200, 201),
+        refusals=(409,),
+    ),
+    "GET /v0/routers/:router": Description(summary="Look at a router", gives=RouterReply),
+    "DELETE /v0/routers/:router": Description(
+        summary="Delete a router; the copies stay", gives=RouterDeleteReply
     ),
     "POST /v0/watch": Description(
         summary="Make a watch over topics",

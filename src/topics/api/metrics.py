@@ -8,7 +8,7 @@ import asyncio
 import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from topics.api.auth import Caller
 from topics.api.exchange import Exchange
@@ -145,8 +145,7 @@ def _of_queues(engine: Engine, topics: TopicFigures) -> Iterator[Family]:
 
 
 def _of_routers(engine: Engine, caller: Caller) -> Iterator[Family]:
-    list_routers: Callable[[], list[Any]] = getattr(engine, "routers", list)
-    routers = list_routers()
+    routers = engine.routers()
     yield gauge("topics_routers", "routers", len(routers))
     seen = [
         state

@@ -150,7 +150,7 @@ def _refusals(route: "Route", description: Description, *, has_keys: bool) -> li
         if has_keys:
             found |= {401, 403}
     if route.is_stream:
-        found.add(406)
+        found |= {401, 406}
     return sorted(found)
 
 
