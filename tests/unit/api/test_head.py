@@ -27,6 +27,7 @@ def test_a_plain_head_is_read() -> None:
     ("raw", "why"),
     [
         (get(), "Host"),
+        (get(b"Host:"), "Host"),
         (get(b"Host: a", b"Host: b"), "host may come only once"),
         (get(b"Transfer-Encoding: chunked", version=b"1.0"), "Transfer-Encoding"),
         (get(b"Host: a", *(b"X-%d: 1" % n for n in range(MAX_HEADERS))), "headers"),
