@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from topics.model.diff import NO_META, Seq
+from topics.model.diff import NO_META, Seq, check_seq
 from topics.model.performance import Performance
 from topics.model.topic_config import Clamped
 
@@ -28,6 +28,10 @@ class AckRequest(Struct, frozen=True, kw_only=True):
     node: Worker
     seqs: Seqs
     lease_ids: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for seq in self.seqs and (min(self.seqs), max(self.seqs)):
+            check_seq("seqs", seq)
 
 
 class NackRequest(AckRequest, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from topics.limits import DEFAULT_LIMIT
-from topics.model.diff import Match, Seq
+from topics.model.diff import Match, Seq, check_seq
 from topics.model.performance import Performance
 
 HEARTBEAT_MS = (1_000, 60_000)
@@ -19,6 +19,9 @@ class WatchStart(Struct, frozen=True, kw_only=True):
 
     from_seq: Seq = 0
     tail: Annotated[bool, Meta(description="begin behind the newest record; wins")] = False
+
+    def __post_init__(self) -> None:
+        check_seq("from_seq", self.from_seq)
 
 
 class WatchOptions(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from tests.unit.api.wire import HEALTH, HOST, HeldApp, answers, connect, post
 
 from topics.api import app as module
 from topics.api.routes import ROUTES, find_route
-from topics.errors import MethodNotAllowed, RouteNotFound
+from topics.errors import MethodNotAllowed, RequestError, RouteNotFound
 
 
 def get(path: str, *lines: str) -> bytes:
@@ -37,6 +37,13 @@ def test_every_route_is_found_by_its_path(route: object) -> None:
 def test_an_unknown_path_is_not_found(path: str) -> None:
     with pytest.raises(RouteNotFound):
         find_route("GET", path)
+
+
+def test_a_name_is_decoded_after_the_path_is_taken_apart() -> None:
+    assert find_route("GET", "/v0/topics/a%2Eb")[1] == "a.b"
+    assert find_route("GET", "/v0/topics/a%2Fb")[1] == "a/b"
+    with pytest.raises(RequestError, match="UTF-8"):
+        find_route("GET", "/v0/topics/%ff")
 
 
 def test_a_wrong_method_is_told_the_right_ones() -> None:

@@ -129,7 +129,7 @@ def test_answers_come_in_any_order(app: HeldApp) -> None:
          + [(":authority", "evil.example"), (":path", "/v0/health")], 400),
         ([*GET, *((f"x-{n}", "1") for n in range(64))], 400),
         ([*GET[:3], (":path", "/" + "a" * 9000)], 400),
-        ([*GET[:3], (":path", "/%ff")], 400),
+        ([*GET[:3], (":path", "/v0/topics/%ff")], 400),
         ([*GET[:2], (":authority", ""), GET[3]], 400),
     ],
     ids=["route", "host", "headers", "url", "utf-8", "authority"],
