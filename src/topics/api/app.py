@@ -195,6 +195,7 @@ class App:
             self._answer_bug(exchange, bug)
         else:
             if waits is not None:
+                exchange.is_slow = True
                 self.spawn(self._finish(exchange, waits))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

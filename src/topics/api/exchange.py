@@ -72,6 +72,7 @@ class Exchange:
         "caller",
         "channel",
         "head",
+        "is_slow",
         "name",
         "response",
         "route",
@@ -99,6 +100,8 @@ class Exchange:
         self.body = body
         self.started_s = started_s
         self.answered = False
+        self.is_slow = False
+        """Its handler waits for something."""
         self.response: bytes | None = None
         """For the channel: bytes that wait for their turn."""
 

@@ -24,6 +24,8 @@ MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
 MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
+MAX_HELD_BYTES = 64 * 1024
+"""Read behind a request that waits; more stays in the kernel."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -117,6 +119,9 @@ class Http1Connection(asyncio.Protocol):
         """Refused for good: what still comes is dropped, so that the peer can read why."""
         self._waiting: deque[Exchange] = deque()
         """Asked and not yet sent, in order."""
+        self._slow: Exchange | None = None
+        """Waits for something, and all behind it with it: they may rely on what it does."""
+        self._half_closed = False
         self._stream: tuple[Http1Stream, bytes] | None = None
         self._fresh = True
         self._head_began = False
@@ -148,7 +153,8 @@ class Http1Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer what was asked before a half-close, then go; who only waits is gone."""
-        self._ending = True
+        self._half_closed = True
+        self._ending = self._slow is None or self._slow.route.may_wait
         return self._stream is None and any(
             not exchange.route.may_wait for exchange in self._waiting
         )
@@ -234,6 +240,9 @@ class Http1Connection(asyncio.Protocol):
             if len(self._buffer) > MAX_HEAD_BYTES:
                 self.abort()
             return False
+        if self._slow is not None:
+            self._regulate()
+            return False
         return len(self._waiting) < MAX_PIPELINED and not self._paused
 
     def _take_one(self) -> bool:
@@ -316,6 +325,17 @@ class Http1Connection(asyncio.Protocol):
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()
         self._app.dispatch(exchange)
+        if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
+            self._slow = exchange
+
+    def _go_on(self) -> None:
+        """Take what had to wait for a slow request."""
+        self._regulate()
+        self._advance()
+        if self._half_closed and self._slow is None and not self._ending:
+            self._ending = True
+            if not self._waiting:
+                self.end()
 
     def _refuse(self, error: TopicsError) -> None:
         """Answer a request that cannot be read, and end: where the next one begins is unknown."""
@@ -356,6 +376,9 @@ class Http1Connection(asyncio.Protocol):
 
     def _send_in_turn(self, exchange: Exchange, response: bytes) -> None:
         waiting = self._waiting
+        if exchange is self._slow:
+            self._slow = None
+            self._app.loop.call_soon(self._go_on)
         if len(waiting) == 1 and waiting[0] is exchange:
             waiting.popleft()
             if self._transport is not None:
@@ -480,7 +503,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
-        stop = self._paused or len(self._waiting) >= MAX_PIPELINED
+        held = self._slow is not None and len(self._buffer) > MAX_HELD_BYTES
+        stop = self._paused or held or len(self._waiting) >= MAX_PIPELINED
         if self._transport is None or stop == self._reading_paused:
             return
         self._reading_paused = stop

@@ -9,7 +9,7 @@ from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, p
 
 from topics.api.exchange import Exchange
 from topics.api.head import MAX_HEAD_BYTES
-from topics.api.http1 import MAX_PIPELINED, Http1Connection
+from topics.api.http1 import MAX_HELD_BYTES, MAX_PIPELINED, Http1Connection
 from topics.errors import RequestTimeout
 
 BODY = b'{"records":[{"data":1}]}'
@@ -126,6 +126,58 @@ def test_whoever_leaves_gives_the_slot_back(make_app: MakeApp) -> None:
     assert not app.connections
     give(app.held[0], b"late")
     assert caller.requests == 0, "a late answer is not counted twice"
+
+
+# Requests that wait.
+
+
+POLL = post("/v0/topics/a/diff", b"{}")
+
+
+def test_what_stands_behind_a_waiting_request_waits_with_it(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(HEALTH + POLL + HEALTH * 2)
+    assert len(app.held) == 2, "a health is quick, a diff may wait"
+    give(app.held[1], b"news")
+    app.turn()
+    assert len(app.held) == 4
+    for exchange in (app.held[3], app.held[0], app.held[2]):
+        give(exchange, b"ok")
+    assert [answer.body for answer in answers(wire.sent)] == [b"ok", b"news", b"ok", b"ok"]
+
+
+def test_what_is_held_behind_a_waiting_request_is_bounded(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(POLL + HEALTH)
+    assert wire.is_reading(), "or nobody would hear that the peer has left"
+    connection.data_received(HEALTH * (MAX_HELD_BYTES // len(HEALTH)))
+    assert not wire.is_reading()
+    give(app.held[0], b"news")
+    app.turn()
+    assert len(app.held) == 1 + MAX_PIPELINED
+
+
+@pytest.mark.parametrize("behind", [b"", HEALTH], ids=["alone", "with another"])
+def test_a_half_close_behind_a_slow_request_loses_nothing(app: HeldApp, behind: bytes) -> None:
+    app.hold_slowly = True
+    connection, wire = connect(app)
+    connection.data_received(post("/v0/topics/a", BODY) + behind)
+    assert len(app.held) == 1
+    assert connection.eof_received()
+    give(app.held[0], b"made")
+    app.turn()
+    if behind:
+        give(app.held[1], b"ok")
+        app.turn()
+    bodies = [answer.body for answer in answers(wire.sent)]
+    assert bodies == ([b"made", b"ok"] if behind else [b"made"])
+    assert wire.closed
+
+
+def test_who_only_waits_and_half_closes_is_gone(app: HeldApp) -> None:
+    connection, _ = connect(app)
+    connection.data_received(POLL)
+    assert not connection.eof_received()
 
 
 # Bad requests.

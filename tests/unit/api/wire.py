@@ -90,11 +90,14 @@ class HeldApp(App):
             request_log=RequestLog(self.lines.append, self.manual_clock),
         )
         self.hold = hold
+        self.hold_slowly = False
+        """As a handler does that is a coroutine."""
         self.held: list[Exchange] = []
 
     def dispatch(self, exchange: Exchange) -> None:
         if self.hold and exchange.head.refusal is None:
             exchange.caller.requests += 1
+            exchange.is_slow = self.hold_slowly
             self.held.append(exchange)
         else:
             super().dispatch(exchange)
