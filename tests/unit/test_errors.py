@@ -23,6 +23,8 @@ CODES = {
     "topic_exists_incompatible",
     "topic_not_empty",
     "topic_full",
+    "router_not_found",
+    "router_cycle",
     "throttled",
     "not_ready",
     "shutting_down",

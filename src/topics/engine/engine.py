@@ -203,7 +203,7 @@ class Engine:
         if topic is None or topic.link is None:
             return self.registry.create(name, changes)
         # The config says how copies outlive a restart: those of the old one must be safe before.
-        with self._routers.lock, self._work_lock:
+        with self._routers.held(), self._work_lock:
             self.checkpoint()
             return self.registry.create(name, changes)
 
@@ -219,7 +219,7 @@ class Engine:
     def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
-        with self._routers.lock:
+        with self._routers.held():
             topic = self.registry.find(name)
             if topic is not None:
                 self._routers.settle_topic(topic)
