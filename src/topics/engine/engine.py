@@ -109,7 +109,7 @@ class Engine:
             )
         for shard, topic in self.registry.each():
             shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
-            if topic.chunks() or topic.flagged:
+            if topic.chunks() or topic.flagged or (topic.link and topic.link.needs_mark):
                 shard.dirty.add(topic)
         for shard in self.shards:
             shard.commit.sync_once()

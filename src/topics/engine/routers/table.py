@@ -216,6 +216,7 @@ class Routers:
                 source.links = tuple(out for out in source.links if out is not link)
             raise
         self._next_number += 1
+        link.durable_cursor = link.cursor  # the frame says so, and all copies are in segments
         if dest.link is not None and dest.link is not link:
             self._detach(dest.link)
         link.routers = link.with_router(router)

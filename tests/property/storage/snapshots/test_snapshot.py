@@ -154,7 +154,7 @@ def test_a_cut_while_saving_leaves_a_whole_one(seed: int, cut_at: int) -> None:
 
 
 def test_a_snapshot_of_a_version_without_routers_is_read() -> None:
-    topic = (1, "a", 0, {}, 0, 0, 0, 1, 1, "cap", 1, 0, [], [], {}, {})
+    topic: tuple[object, ...] = (1, "a", 0, {}, 0, 0, 0, 1, 1, "cap", 1, 0, [], [], {}, {})
     body = msgspec.msgpack.encode((2, [], [topic], True))
     content = HEADER.pack(MAGIC, VERSION, len(body), xxh3_64(body)) + body
     assert decode_snapshot(content, name="n").topics[0].link is None
