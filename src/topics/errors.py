@@ -9,6 +9,8 @@ TopicsError
 │   ├── TopicNotEmpty
 │   ├── TopicFull
 │   ├── NotAQueue
+│   ├── RouterNotFound
+│   ├── RouterCycle
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -78,9 +80,16 @@ class TopicNotFound(RequestError):
 
 
 class TopicExistsIncompatible(RequestError):
-    """The topic is there, but not of the kind that was asked for."""
+    """The topic is there, but not of the kind that was asked for.
+
+    `reason` names the kind of conflict where a caller may want to tell: it becomes `detail.reason`.
+    """
 
     code = "topic_exists_incompatible"
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class TopicNotEmpty(RequestError):
@@ -180,6 +189,37 @@ class NotAQueue(RequestError):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} is a log: only a topic of type 'queue' has jobs"
+
+
+class RouterNotFound(RequestError):
+    """No router has this name."""
+
+    code = "router_not_found"
+
+    def __init__(self, router: str) -> None:
+        super().__init__(router)
+        self.router = router
+
+    def __str__(self) -> str:
+        return f"router {self.router!r} does not exist"
+
+
+class RouterCycle(RequestError):
+    """The router would send records round in a circle, and does not say that it may.
+
+    `cycle` names the topics on the way, the first one again at the end.
+    """
+
+    code = "router_cycle"
+
+    def __init__(self, cycle: list[str]) -> None:
+        super().__init__(cycle)
+        self.cycle = cycle
+
+    def __str__(self) -> str:
+        return (
+            f"the router closes the circle {' -> '.join(self.cycle)}: set allow_cycle to allow it"
+        )
 
 
 class RetryLater(TopicsError):

@@ -8,8 +8,10 @@ from topics.errors import (
     MethodNotAllowed,
     NotReady,
     RetryLater,
+    RouterCycle,
     StorageError,
     Throttled,
+    TopicExistsIncompatible,
     TopicsError,
 )
 
@@ -70,6 +72,10 @@ def _detail(error: TopicsError) -> dict[str, object]:
             detail = {"segment": error.segment}
         case MethodNotAllowed():
             detail = {"allowed": list(error.allowed)}
+        case RouterCycle():
+            detail = {"cycle": error.cycle}
+        case TopicExistsIncompatible() if error.reason:
+            detail = {"reason": error.reason}
         case _:
             detail = dict(getattr(error, "detail", {}))
     return detail

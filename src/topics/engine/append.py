@@ -52,13 +52,11 @@ class Append(Commitment):
     ) -> None:
         buffers: list[Buffer] = []
         frames = 0
-        if topic.config.persists:
+        if self.is_written(topic):
             buffers, frames = [batch.frames], batch.count
-            if dedupe is not None:
-                frame = encode_control(
-                    dedupe, topic_id=topic.id, ts=topic.last_ts, flags=FLAG_BATCH_OPEN
-                )
-                buffers, frames = [frame, batch.frames], frames + 1
+            first = self.first_frame(topic, dedupe)
+            if first is not None:
+                buffers, frames = [first, batch.frames], frames + 1
         super().__init__(buffers, frames=frames, needs_sync=needs_sync, waiter=waiter)
         self.shard = shard
         self.topic = topic
@@ -67,13 +65,31 @@ class Append(Commitment):
         self.dedupe = dedupe
         self.appended: Appended | None = None
 
+    def is_written(self, topic: Topic) -> bool:
+        """Tell whether the records go to the log."""
+        return topic.config.persists
+
+    def first_frame(self, topic: Topic, dedupe: Dedupe | None) -> bytes | None:
+        """Return the control frame that stands with the records, all or nothing."""
+        if dedupe is None:
+            return None
+        return encode_control(dedupe, topic_id=topic.id, ts=topic.last_ts, flags=FLAG_BATCH_OPEN)
+
+    @property
+    def outlives_restart(self) -> bool:
+        """Tell whether a restart finds the records again."""
+        return self.frames > 0
+
     def publish(self) -> None:
         topic, batch, shard = self.topic, self.batch, self.shard
         self._leave()
-        topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=self.frames > 0)
+        durable = self.outlives_restart
+        topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=durable)
+        if topic.routed:
+            shard.on_routed(topic)
         if topic.enforce_caps():
             shard.floors_due.add(topic)
-            if self.frames == 0:
+            if not durable:
                 # A restart cannot work this floor out again: the records that moved it are gone.
                 shard.submit_floors()
         shard.dirty.add(topic)
@@ -176,10 +192,10 @@ def submit_append(
         shard.commit.submit(ticket)
         return ticket
     if config.discard == "reject":
-        _check_caps(shard, topic, batch, now_ms=now_ms)
+        check_caps(shard, topic, batch, now_ms=now_ms)
     first_seq = topic.next_seq
     last_seq = first_seq + batch.count - 1
-    needs_sync = _reserve(shard, topic, last_seq, now_ms=now_ms) or topic.awaiting_sync > 0
+    needs_sync = reserve(shard, topic, last_seq, now_ms=now_ms) or topic.awaiting_sync > 0
     topic.last_ts = max(now_ms, topic.last_ts)
     flags = FLAG_DURABLE if config.durable else 0
     stamp_batch(batch, topic_id=topic.id, first_seq=first_seq, ts=topic.last_ts, flags=flags)
@@ -229,7 +245,8 @@ def close_reservation(shard: Shard, topic: Topic) -> None:
         shard.submit_control(encode_control(HeadWatermark(topic.head_seq), topic_id=topic.id))
 
 
-def _check_caps(shard: Shard, topic: Topic, batch: Batch, *, now_ms: int) -> None:
+def check_caps(shard: Shard, topic: Topic, batch: Batch, *, now_ms: int) -> None:
+    """Refuse what a topic with `discard: reject` has no room for."""
     if not fits(topic.config, records=batch.count, size=batch.payload_bytes):
         raise RecordTooLarge(f"the batch is larger than the whole cap of topic {topic.name!r}")
     if topic.expire(now_ms):
@@ -246,16 +263,19 @@ def _dedupe_of(options: WriteOptions, *, first_seq: int, count: int) -> Dedupe:
     )
 
 
-def _reserve(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> bool:
+def reserve(
+    shard: Shard, topic: Topic, last_seq: int, *, now_ms: int, written: bool = True
+) -> bool:
     """Make sure that no seq is handed out twice after a crash; True if the write must wait.
 
-    An `fsync` topic needs no reservation: what was lost of it was never acknowledged.
+    An `fsync` topic needs no reservation: what was lost of it was never acknowledged. Nor may a
+    write between the copies of routers be lost: they would move into its place.
     """
     if topic.config.durability == "fsync":
         return True
     if last_seq > max(topic.reserved_seq, topic.reserving_seq) - topic.lookahead // 2:
         _submit_reservation(shard, topic, last_seq, now_ms=now_ms)
-    return last_seq > topic.reserved_seq
+    return last_seq > topic.reserved_seq or (written and topic.link is not None)
 
 
 def _submit_reservation(shard: Shard, topic: Topic, last_seq: int, *, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The engine's own threads: one sync thread a shard, one for segments, one for the cold tier.
+"""The engine's own threads: a sync thread a shard, one each for segments, routers and cold tier.
 
 Each runs steps that are plain calls on the engine, so that a test can make them one by one without
 any thread. A step that fails with a storage error makes its shard read-only or is tried again at
@@ -15,6 +15,7 @@ from topics.errors import DiskFailed, TopicsError
 
 CLOSE_TIMEOUT_S = 30.0
 SEGMENT_STEP_MS = 100
+ROUTER_STEP_MS = 100
 
 
 class Loop:
@@ -85,14 +86,16 @@ class Background:
         step_ms = min(SEGMENT_STEP_MS, config.checkpoint_ms)
         self._segments = self._loop("topics-segments", self._segment_step, step_ms)
         self._cold = self._loop("topics-cold", self._cold_step, config.checkpoint_ms)
+        self._routers = self._loop("topics-routers", self._router_step, ROUTER_STEP_MS)
+        engine.on_routers_due = self._routers.ask
 
     @property
     def last_error(self) -> TopicsError | None:
-        loops = [*self.syncs, self._segments, self._cold]
+        loops = [*self.syncs, self._segments, self._cold, self._routers]
         return next((loop.last_error for loop in loops if loop.last_error), None)
 
     def stop(self) -> None:
-        for loop in [*self.syncs, self._segments, self._cold]:
+        for loop in [self._routers, *self.syncs, self._segments, self._cold]:
             loop.stop()
 
     def _loop(self, name: str, step: Callable[[], None], every_ms: int) -> Loop:
@@ -136,6 +139,9 @@ class Background:
             if any(shard.dirty for shard in engine.shards):
                 engine.checkpoint()
                 engine.maintain()
+
+    def _router_step(self) -> None:
+        self._engine.forward_once()
 
     def _cold_step(self) -> None:
         if self._engine.stores.cold is not None:

@@ -50,18 +50,29 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
     with _final(shard):  # a full disk too: nobody knows what a failed sync left behind
         for work in works:
             work.sync()
-    absorbed = {}
+    _mark_absorbed(shard, works)
+    shard.replay_from = replay_from
+
+
+def _mark_absorbed(shard: Shard, works: list["_Absorption"]) -> None:
+    """Show the segments instead of the chunks, and say on the log that they hold them."""
+    absorbed, cursors = {}, {}
     with shard.lock:
         for work in works:
             shard.tail_bytes -= work.swap()
             absorbed[work.topic.id] = work.topic.absorbed_seq
+            if work.link is not None:
+                cursors[work.topic.id] = (work.link.source.id, work.cursor)
             if work.skipped:
                 # No segment has these seqs: only the floor explains them once they are absorbed.
                 shard.floors_due.add(work.topic)
         shard.submit_floors()
-        mark = shard.submit_control(encode_control(CheckpointMark(absorbed)), needs_sync=True)
+        body = CheckpointMark(absorbed, cursors)
+        mark = shard.submit_control(encode_control(body), needs_sync=True)
     shard.commit.commit(mark)
-    shard.replay_from = replay_from
+    for work in works:
+        if work.link is not None:
+            work.link.durable_cursor = max(work.link.durable_cursor, work.cursor)
 
 
 def _undo(shard: Shard, works: list["_Absorption"]) -> None:
@@ -147,6 +158,9 @@ class _Absorption:
             chunk.taken = True
         self._flagged = topic.flagged
         topic.flagged = set()
+        self.link = topic.link
+        self.cursor = topic.link.cursor if topic.link is not None else 0
+        """How far into its source the copies reach that are among the chunks."""
         self._active = next((s for s in reversed(topic.segments()) if not s.sealed), None)
         self.skipped = False
         """Chunks below the live floor were left out."""
@@ -155,7 +169,7 @@ class _Absorption:
 
     def write(self) -> None:
         for chunk in self._chunks:
-            if chunk.last_seq >= self.topic.floors.earliest_seq:
+            if chunk.last_seq >= min(self.topic.floors.earliest_seq, self.topic.pinned_from):
                 self._copy(chunk)
             else:
                 self.skipped = True

@@ -7,6 +7,7 @@ thread-safe.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from topics.clock import Clock
@@ -21,6 +22,8 @@ from topics.engine.queues.queues import Queues
 from topics.engine.queues.settle import Ack, LeaseChange
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
+from topics.engine.routers.forwarder import Forwarder
+from topics.engine.routers.table import Routers
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
@@ -30,6 +33,7 @@ from topics.errors import (
     Closed,
     LimitReached,
     RequestError,
+    RetryLater,
     StorageError,
     Throttled,
     TopicNotFound,
@@ -48,6 +52,7 @@ from topics.model.queues import (
     NackRequest,
     QueueState,
 )
+from topics.model.routers import RouterDefinition, RouterState
 from topics.model.topics import TopicState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
@@ -82,6 +87,8 @@ class Engine:
         self._cold_lock = threading.Lock()
         """Held by whoever moves or drops sealed segments; taken before `_work_lock`."""
         self._closed = False
+        self.on_routers_due: Callable[[], None] = _nothing
+        """Called when there is something to forward, with a shard's lock held: it may only ask."""
         self._lock = data_dir.open_data_dir(disk)
         try:
             self._open(progress)
@@ -112,6 +119,7 @@ class Engine:
             self.registry, self.shards, self.config, clock=self.clock, append=self.append
         )
         self._tail_share = self.config.tail_cache_bytes // len(self.shards)
+        self._open_routers(found)
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
@@ -139,6 +147,21 @@ class Engine:
                 shard.dirty.add(topic)
             if topic.queue and topic.queue.moves:
                 shard.moves_due.add(topic)
+
+    def _open_routers(self, found: Recovered) -> None:
+        self._forwarder = Forwarder(
+            self.shards, stores=self.stores, clock=self.clock, make_room=self._make_room
+        )
+        self._routers = Routers(
+            found.links,
+            registry=self.registry,
+            forwarder=self._forwarder,
+            checkpoint=self.checkpoint,
+            config=self.config,
+            clock=self.clock,
+        )
+        for shard in self.shards:
+            shard.on_routed = self._routed
 
     def _open_shards(self, found: Recovered) -> list[Shard]:
         count = wal_shard_count(self.config)
@@ -199,7 +222,13 @@ class Engine:
     def create_topic(self, name: str, changes: Mapping[str, Any]) -> bool:
         """Create a topic or change the config of an existing one; tell whether it was created."""
         self._check_open()
-        return self.registry.create(name, changes)
+        topic = self.find_topic(name)
+        if topic is None or topic.link is None:
+            return self.registry.create(name, changes)
+        # The config says how copies outlive a restart: those of the old one must be safe before.
+        with self._routers.lock, self._work_lock:
+            self.checkpoint()
+            return self.registry.create(name, changes)
 
     def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether the write created it."""
@@ -210,12 +239,21 @@ class Engine:
         """Delete a topic with all that it holds; False where there was none."""
         return self.drop_topic(name, if_empty=if_empty)[0]
 
-    def drop_topic(self, name: str, *, if_empty: bool) -> tuple[bool, list[str]]:
+    def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
-        topic = self.registry.remove(name, if_empty=if_empty)
-        if topic is None:
-            return False, []
+        with self._routers.lock:
+            topic = self.registry.find(name)
+            if topic is not None:
+                self._routers.settle_topic(topic)
+            topic = self.registry.remove(name, if_empty=if_empty)
+            if topic is None:
+                return False, []
+            removed = self._routers.remove_topic(topic)
+        self._remove_files(topic)
+        return True, removed
+
+    def _remove_files(self, topic: Topic) -> None:
         shard = self.shard_of(topic)
         with self._work_lock, shard.lock:
             shard.tail_bytes -= sum(chunk.size for chunk in topic.chunks())
@@ -226,10 +264,10 @@ class Engine:
             topic.runs = []
         with self._cold_lock:
             self.stores.remove_topic(topic.id)
-        return True, []
 
     def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
         topic = self.topic(name)
+        self._forward_for_reader(topic)
         shard = self.shard_of(topic)
         with shard.lock:
             self.registry.expire(topic)
@@ -257,6 +295,46 @@ class Engine:
                 cold_segments=sum(segment.tier == "cold" for segment in segments),
                 queue=queue,
             )
+
+    # Routers.
+
+    def put_router(self, name: str, fields: Mapping[str, Any]) -> tuple[RouterDefinition, bool]:
+        """Make or change a router; tell whether it was made."""
+        self._check_open()
+        return self._routers.put(name, fields)
+
+    def delete_router(self, name: str) -> bool:
+        """Remove a router; its copies stay. False where there was none."""
+        self._check_open()
+        return self._routers.delete(name)
+
+    def router_state(self, name: str) -> RouterState:
+        return self._routers.state(name)
+
+    def routers(self) -> list[RouterState]:
+        return self._routers.all()
+
+    def forward_once(self) -> bool:
+        """Forward what is due; tell whether anything moved."""
+        return self._routers.forward_once()
+
+    def forward_for(self, topic: Topic) -> None:
+        """Forward all that is due into a topic, so that a reader finds it."""
+        self._routers.forward_for(topic)
+
+    def _forward_for_reader(self, topic: Topic) -> None:
+        if topic.link is not None:
+            # A shard that takes no writes, or is full, still shows what it has.
+            with suppress(StorageError, RetryLater):
+                self._routers.forward_for(topic)
+
+    def _routed(self, topic: Topic) -> None:
+        self._forwarder.due.add(topic)
+        self.on_routers_due()
+
+    def _make_room(self, shard: Shard) -> None:
+        if self._tail_is_full(shard):
+            self.checkpoint()
 
     # Records.
 
@@ -298,6 +376,8 @@ class Engine:
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what comes after a cursor."""
+        if topic.link is not None:
+            self._forward_for_reader(topic)
         shard = self.shard_of(topic)
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
@@ -356,6 +436,7 @@ class Engine:
     ) -> tuple[Shard, list[Claim]]:
         """Deal what is ready to several claimers, in proportion to what each wants."""
         self._check_open()
+        self._forward_for_reader(topic)
         return self.queues.submit_claims(topic, requests, waiter=waiter)
 
     def submit_ack(
@@ -385,6 +466,7 @@ class Engine:
     def claim(self, topic: Topic, request: ClaimRequest) -> Claimed:
         """Claim jobs; with `claim_jitter_ms` together with whoever else comes in that time."""
         self._check_open()
+        self._forward_for_reader(topic)
         return self.queues.claim(topic, request)
 
     def ack(self, topic: Topic, request: AckRequest) -> Acked:
@@ -561,3 +643,7 @@ class Engine:
     def _check_total_bytes(self, size: int) -> None:
         if self.registry.total_bytes() + size > self.config.max_total_bytes:
             raise LimitReached("max_total_bytes", self.config.max_total_bytes)
+
+
+def _nothing() -> None:
+    """Ask nobody."""

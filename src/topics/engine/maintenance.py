@@ -52,8 +52,9 @@ def _sync_flags(shard: Shard, segment: Segment) -> None:
 def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
     """Drop whole sealed segments of which nothing is live; return how many."""
     with shard.lock:
-        below = [s for s in topic.segments() if s.sealed and s.last_seq < topic.floors.earliest_seq]
-        dead = [s for s in topic.segments() if s.sealed and s.live_records == 0 and s not in below]
+        sealed = [s for s in topic.segments() if s.sealed and s.last_seq < topic.pinned_from]
+        below = [s for s in sealed if s.last_seq < topic.floors.earliest_seq]
+        dead = [s for s in sealed if s.live_records == 0 and s not in below]
         gone = [*below, *dead]
         if not gone:
             return 0
@@ -86,7 +87,10 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
     ratio = config.compact_dead_ratio
     if not ratio:
         return False
-    segment = next((s for s in topic.segments() if _wants_rewrite(s, ratio)), None)
+    kept = topic.pinned_from
+    segment = next(
+        (s for s in topic.segments() if s.last_seq < kept and _wants_rewrite(s, ratio)), None
+    )
     if segment is None:
         return False
     rewrite = Rewrite(segment)

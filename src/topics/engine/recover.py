@@ -14,6 +14,8 @@ from collections.abc import Callable
 from topics.config import ServerConfig
 from topics.engine.delete import apply_delete
 from topics.engine.queues.replay import apply_lease, load_table, settle_queue
+from topics.engine.routers.link import Link
+from topics.engine.routers.rebuild import FoundLink, Rebuild, build_links, in_order
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
@@ -47,6 +49,7 @@ class Recovered:
         self.replays: dict[str, ShardReplay] = {}
         self.orphan_ids: list[int] = []
         self.new_holes: list[tuple[Topic, Hole]] = []
+        self.links: list[Link] = []
 
 
 def recover(
@@ -81,6 +84,10 @@ class _Recovery:
         self._deleted_ids: set[int] = set()
         self._held: dict[int, int] = {}
         """Per topic the highest seq that a segment or a replayed chunk holds."""
+        self._links: dict[int, FoundLink] = {}
+        """Per destination what is known of its routers."""
+        self._cursors: dict[int, tuple[int, int]] = {}
+        """Per destination what its newest mark says: source and cursor."""
 
     def run(self) -> Recovered:
         snapshot = self._load_snapshot()
@@ -93,6 +100,7 @@ class _Recovery:
             seal_tail(self._disk, replay)
         self._apply_frames()
         self._settle_names()
+        self._rebuild_copies()
         for topic in self._found.topics.values():
             self._settle(topic)
         self._find_orphans()
@@ -129,6 +137,7 @@ class _Recovery:
             if isinstance(body, frame.CheckpointMark):
                 for topic_id, seq in body.absorbed.items():
                     self._absorbed[topic_id] = max(seq, self._absorbed.get(topic_id, 0))
+                self._cursors.update(body.cursors)
             elif isinstance(body, frame.Tier):
                 self._cold.setdefault(run[1], set()).add(body.first_seq)
             elif isinstance(body, frame.TopicDelete):
@@ -162,6 +171,8 @@ class _Recovery:
         topic.absorbed_seq = max(saved.absorbed_seq, self._absorbed.get(topic.id, 0))
         self._cold.setdefault(topic.id, set()).update(saved.cold_segments)
         self._open_segments(topic)
+        if saved.link is not None:
+            self._link_of(topic.id).load(saved.link)
 
     def _new_topic(
         self, topic_id: int, name: str, config: dict[str, object], created_ts: int
@@ -268,7 +279,7 @@ class _Recovery:
                 idx=idx,
                 durable=True,
             )
-            if chunk.first_seq > held + 1:
+            if chunk.first_seq > held + 1 and topic_id not in self._links:
                 topic.apply_hole(Hole(held + 1, chunk.first_seq - 1, "crash"))
             topic.runs.append(chunk)
             self._held[topic_id] = chunk.last_seq
@@ -286,7 +297,7 @@ class _Recovery:
             self._found.topics.pop(topic_id, None)
         elif isinstance(body, frame.CheckpointMark | frame.SyncMark | frame.Tier):
             return  # read by the first pass, or by the scan
-        elif isinstance(body, frame.RouterCreate | frame.RouterDelete | frame.Group):
+        elif isinstance(body, frame.Group):
             raise UnknownFormat(
                 f"the WAL has a {type(body).__name__} frame, which this version cannot apply: "
                 "use a newer topics"
@@ -294,9 +305,7 @@ class _Recovery:
         elif isinstance(body, frame.Hole):
             self._apply_hole(topic_id, body)
         elif topic_id in self._found.topics:
-            _apply_to_topic(
-                self._found.topics[topic_id], body, ts=frame.frame_ts(file.buffer, offset)
-            )
+            self._apply_known(topic_id, body, ts=frame.frame_ts(file.buffer, offset))
         else:
             self._check_known(topic_id)
 
@@ -310,6 +319,19 @@ class _Recovery:
         topic.head_seq = max(topic.head_seq, body.last_seq)
         topic.next_seq = topic.head_seq + 1
         self._held[topic_id] = max(self._held[topic_id], body.last_seq)
+
+    def _apply_known(self, topic_id: int, body: frame.Body, *, ts: int) -> None:
+        if isinstance(body, frame.RouterCreate):
+            self._link_of(topic_id).apply(body)
+        elif isinstance(body, frame.RouterDelete):
+            self._link_of(topic_id).routers.pop(body.name, None)
+        else:
+            if isinstance(body, frame.Delete) and topic_id in self._links:
+                self._links[topic_id].deletes.append(body)  # for the copies that are not there yet
+            _apply_to_topic(self._found.topics[topic_id], body, ts=ts)
+
+    def _link_of(self, topic_id: int) -> FoundLink:
+        return self._links.setdefault(topic_id, FoundLink())
 
     def _create(self, topic_id: int, body: frame.TopicCreate) -> None:
         self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
@@ -336,6 +358,23 @@ class _Recovery:
             if older is not None:
                 del self._found.topics[older]
             newest[topic.name] = topic.id
+
+    def _rebuild_copies(self) -> None:
+        """Make the copies of routers again, a source before what is copied from it."""
+        topics = self._found.topics
+        for topic_id, cursor in self._cursors.items():
+            if topic_id in self._links:
+                self._links[topic_id].mark(*cursor)
+        self._found.links = build_links(self._links, topics)
+        linked: dict[int, Link | None] = {
+            link.dest.id: link for link in in_order(self._found.links)
+        }
+        unlinked = [topic_id for topic_id in self._links if topic_id not in linked]
+        for topic_id in [*unlinked, *linked]:
+            if topic_id in topics:
+                rebuild = Rebuild(topics[topic_id], self._links[topic_id], linked.get(topic_id))
+                rebuild.run()
+                self._found.new_holes += [(topics[topic_id], hole) for hole in rebuild.new_holes]
 
     def _settle(self, topic: Topic) -> None:
         segments = topic.segments()

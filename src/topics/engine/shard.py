@@ -33,6 +33,8 @@ class Shard:
         """Everything on the log before this place is in synced segments."""
         self.on_published: Callable[[Topic], None] = ignore
         """Told of news in a watched topic, with the lock held: it may only take note."""
+        self.on_routed: Callable[[Topic], None] = ignore
+        """Called with a topic that routers copy from, when it has grown; the lock is held."""
 
     def submit_control(
         self, frame: bytes, *, needs_sync: bool = False, abort: Callable[[], None] | None = None

@@ -12,7 +12,13 @@ from topics.engine.topics.topic import Topic
 from topics.kernel import count_live
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
-from topics.storage.snapshots.snapshot import ShardSnapshot, Snapshot, TopicSnapshot
+from topics.storage.snapshots.snapshot import (
+    LinkSnapshot,
+    RouterSnapshot,
+    ShardSnapshot,
+    Snapshot,
+    TopicSnapshot,
+)
 
 
 def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
@@ -39,6 +45,21 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
         idempotency=keys,
         producers=producers,
         queue=save_queue(topic),
+        link=_capture_link(topic),
+    )
+
+
+def _capture_link(topic: Topic) -> LinkSnapshot | None:
+    link = topic.link
+    if link is None:
+        return None
+    return LinkSnapshot(
+        source_id=link.source.id,
+        cursor=link.durable_cursor,
+        routers=[
+            RouterSnapshot(r.name, r.definition.as_dict(), r.number, r.forwarded_total)
+            for r in link.routers
+        ],
     )
 
 

@@ -17,7 +17,7 @@ def head(encoding: str) -> Head:
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP"])
 def test_gzip_is_undone(encoding: str) -> None:
-    assert decode_body(head(encoding), gzip.compress(b'{"a":1}'), MIB) == b'{"a":1}'
+    assert decode_body(head(encoding), gzip.compress(b'{"a":1}', mtime=0), MIB) == b'{"a":1}'
 
 
 @pytest.mark.parametrize("encoding", ["identity", ""])
@@ -51,8 +51,8 @@ def test_the_limit_of_bodies_counts_after_unpacking() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"plain", gzip.compress(b"abc")[:-1], gzip.compress(b"abc") + b"x",
-     gzip.compress(b"a") + gzip.compress(b"b")],
+    [b"", b"plain", gzip.compress(b"abc", mtime=0)[:-1], gzip.compress(b"abc", mtime=0) + b"x",
+     gzip.compress(b"a", mtime=0) + gzip.compress(b"b", mtime=0)],
 )  # fmt: skip
 def test_what_is_not_one_whole_gzip_is_refused(body: bytes) -> None:
     with pytest.raises(RequestError):

@@ -8,6 +8,7 @@ Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_b
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.chunk import Chunk
@@ -20,12 +21,25 @@ from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
 
+if TYPE_CHECKING:
+    from topics.engine.routers.link import Link
+
 Run = Segment | Chunk
 FIRST_LOOKAHEAD = 1024
 
 
 class Topic:
     """The state of one topic."""
+
+    # Few topics have routers: these are the others' values.
+    link: "Link | None" = None
+    """The routers that copy into this topic."""
+    links: tuple["Link", ...] = ()
+    """The routers that copy from it."""
+    routed = False
+    """There are such routers: they want to hear of every write."""
+    hops: tuple[tuple[int, int, int], ...] = ()
+    """How often the records of a range were copied, where routers go round in a circle."""
 
     def __init__(  # noqa: PLR0915 - the fields of a topic, one line each
         self, topic_id: int, name: str, *, config: TopicConfig, created_ts: int, tags: TagRuns
@@ -105,6 +119,11 @@ class Topic:
 
     def chunks(self) -> list[Chunk]:
         return [run for run in self.runs if isinstance(run, Chunk)]
+
+    @property
+    def pinned_from(self) -> int:
+        """Return the first seq whose bytes must stay, live or not: copies are made of them."""
+        return min([link.pinned_from for link in self.links], default=2**64)
 
     # Growing.
 

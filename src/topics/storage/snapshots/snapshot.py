@@ -60,6 +60,24 @@ class QueueSnapshot(Struct, frozen=True, array_like=True):
     moves: list[MoveSnapshot]
 
 
+class RouterSnapshot(Struct, frozen=True, array_like=True):
+    """One router."""
+
+    name: str
+    definition: dict[str, Any]
+    number: int
+    forwarded_total: int
+
+
+class LinkSnapshot(Struct, frozen=True, array_like=True):
+    """The routers into one topic: all have one source."""
+
+    source_id: int
+    cursor: int
+    """The source seq whose copies are within `absorbed_seq`."""
+    routers: list[RouterSnapshot]
+
+
 class TopicSnapshot(Struct, frozen=True, array_like=True):
     """One topic as it was when the snapshot was taken."""
 
@@ -80,6 +98,7 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     idempotency: dict[str, DedupeEntry]
     producers: dict[str, list[tuple[int, DedupeEntry]]]
     queue: QueueSnapshot | None = None
+    link: LinkSnapshot | None = None
 
 
 class ShardSnapshot(Struct, frozen=True, array_like=True):

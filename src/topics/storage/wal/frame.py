@@ -60,10 +60,19 @@ class TopicDelete(Body, frozen=True):
 
 
 class RouterCreate(Body, frozen=True):
-    """A router begins or changes."""
+    """A router begins or changes, or, without a definition, all routers of a destination move on.
+
+    The frame belongs to the destination: copies from `dest_seq` on are of source records behind
+    `cursor`.
+    """
 
     name: str
     definition: dict[str, Any]
+    number: int = 0
+    """Grows with each frame that has a definition: of two routers of one name the last counts."""
+    source_id: int = 0
+    cursor: int = 0
+    dest_seq: int = 0
 
 
 class RouterDelete(Body, frozen=True):
@@ -92,6 +101,8 @@ class CheckpointMark(Body, frozen=True):
     """Per topic the highest seq that synced segments hold."""
 
     absorbed: dict[int, int]
+    cursors: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    """Per destination of routers the source, and the source seq whose copies are among them."""
 
 
 class ConfigUpdate(Body, frozen=True):

@@ -1,0 +1,88 @@
+"""`/v0/routers`: copies from one topic to another."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from topics.api.exchange import Exchange
+from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, cut_page
+from topics.limits import check_router_name
+from topics.model.routers import RouterState
+
+if TYPE_CHECKING:
+    from topics.api.app import App
+
+_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def put_router(app: "App", exchange: Exchange) -> None:
+    name = check_router_name(exchange.name)
+    fields = exchange.decode(_DECODE)
+    for side in ("source", "dest"):
+        if isinstance(fields.get(side), str):
+            exchange.caller.check_name(fields[side])
+    engine = app.engine
+    definition, created = await app.ready_log.run(lambda: engine.put_router(name, fields))
+    shown = {"router": name, **definition.as_dict(), "created": created}
+    exchange.reply_json(shown, status=201 if created else 200)
+
+
+async def get_router(app: "App", exchange: Exchange) -> None:
+    name, engine = check_router_name(exchange.name), app.engine
+    state = await app.ready_log.run(lambda: engine.router_state(name))
+    _check_ends(exchange, state)
+    exchange.reply_json(_shown(state))
+
+
+async def delete_router(app: "App", exchange: Exchange) -> None:
+    name, engine = check_router_name(exchange.name), app.engine
+    for state in engine.routers():
+        if state.router == name:
+            _check_ends(exchange, state)
+    deleted = await app.ready_log.run(lambda: engine.delete_router(name))
+    exchange.reply_json({"router": name, "deleted": deleted})
+
+
+def list_routers(app: "App", exchange: Exchange) -> None:
+    parameters = exchange.head.parameters()
+    page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
+    found = {
+        state.router: state
+        for state in app.engine.routers()
+        if _is_wanted(state, parameters) and _may_see(exchange, state)
+    }
+    page, next_cursor = cut_page(
+        sorted(found), cursor=parameters.get("cursor"), page_size=page_size
+    )
+    reply: dict[str, object] = {"routers": [_shown(found[name]) for name in page]}
+    if next_cursor is not None:
+        reply["next_cursor"] = next_cursor
+    exchange.reply_json(reply)
+
+
+def _is_wanted(state: RouterState, parameters: dict[str, str]) -> bool:
+    definition = state.definition
+    return (
+        state.router.startswith(parameters.get("prefix", ""))
+        and parameters.get("source", definition.source) == definition.source
+        and parameters.get("dest", definition.dest) == definition.dest
+    )
+
+
+def _may_see(exchange: Exchange, state: RouterState) -> bool:
+    sees = exchange.caller.sees
+    return sees(state.router) and sees(state.definition.source) and sees(state.definition.dest)
+
+
+def _check_ends(exchange: Exchange, state: RouterState) -> None:
+    for topic in (state.definition.source, state.definition.dest):
+        exchange.caller.check_name(topic)
+
+
+def _shown(state: RouterState) -> dict[str, object]:
+    return {
+        "router": state.router,
+        **state.definition.as_dict(),
+        "forwarded_total": state.forwarded_total,
+        "lag": state.lag,
+    }

@@ -1,0 +1,198 @@
+"""What a router may be, and what it may not."""
+
+from typing import Any
+
+import pytest
+from tests.unit.engine.place import Place
+
+from topics.errors import (
+    LimitReached,
+    RequestError,
+    RouterCycle,
+    RouterNotFound,
+    TopicExistsIncompatible,
+    TopicNotEmpty,
+    TopicNotFound,
+)
+from topics.model.routers import RouterDefinition
+
+AB = {"source": "a", "dest": "b"}
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    for name in ("a", "b", "c"):
+        place.log.create(name)
+    return place
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    definition = RouterDefinition.from_fields(AB)
+    assert definition.as_dict() == {
+        "source": "a",
+        "dest": "b",
+        "preserve_node": True,
+        "preserve_tag": True,
+        "create_dest": True,
+        "filter": None,
+        "allow_cycle": False,
+        "guarantee": "at_least_once",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"dest": "b"}, "source"),
+        ({"source": "a"}, "dest"),
+        ({"source": "a", "dest": "a"}, "same topic"),
+        ({"source": "no topic", "dest": "b"}, "not a topic name"),
+        ({"source": "a", "dest": "../b"}, "not a topic name"),
+        ({**AB, "filter": ["tag", "Like", "x"]}, "filter: match knows"),
+        ({**AB, "filter": ["tag", "Glob", "x"]}, "trailing star"),
+        ({**AB, "filter": 7}, "filter: match must be"),
+        ({**AB, "guarantee": "twice"}, "guarantee"),
+        ({**AB, "preserve_node": "yes"}, "preserve_node"),
+        ({**AB, "preserve_tags": True}, "preserve_tag"),
+    ],
+)
+def test_a_definition_that_cannot_be_used_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        RouterDefinition.from_fields(fields)
+
+
+def test_a_filter_is_echoed_as_it_came() -> None:
+    assert RouterDefinition.from_fields({**AB, "filter": "x"}).filter == "x"
+    glob = RouterDefinition.from_fields({**AB, "filter": ["tag", "Glob", "x*"]})
+    assert glob.filter == ("tag", "Glob", "x*")
+    assert glob.match == ("Glob", "x")
+
+
+def test_a_router_is_made_changed_and_removed(place: Place) -> None:
+    engine = place.log.engine
+    assert engine.put_router("a->b", AB) == (RouterDefinition.from_fields(AB), True)
+    assert engine.put_router("a->b", AB)[1] is False
+    changed, created = engine.put_router("a->b", {**AB, "filter": "x"})
+    assert (changed.filter, created) == ("x", False)
+    state = engine.router_state("a->b")
+    assert (state.router, state.definition, state.forwarded_total, state.lag) == (
+        "a->b",
+        changed,
+        0,
+        0,
+    )
+    assert engine.delete_router("a->b") is True
+    assert engine.delete_router("a->b") is False
+    with pytest.raises(RouterNotFound, match="a->b"):
+        engine.router_state("a->b")
+
+
+def test_routers_are_listed_by_name(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("z", AB)
+    engine.put_router("m", {"source": "b", "dest": "c"})
+    assert [state.router for state in engine.routers()] == ["m", "z"]
+
+
+def test_a_bad_router_name_is_refused(place: Place) -> None:
+    with pytest.raises(RequestError, match="not a router name"):
+        place.log.engine.put_router(">", AB)
+
+
+def test_the_source_must_be_there(place: Place) -> None:
+    with pytest.raises(TopicNotFound, match="nowhere"):
+        place.log.engine.put_router("r", {"source": "nowhere", "dest": "b"})
+
+
+def test_the_destination_is_made_if_it_may_be(place: Place) -> None:
+    engine = place.log.engine
+    with pytest.raises(TopicNotFound, match="new"):
+        engine.put_router("r", {"source": "a", "dest": "new", "create_dest": False})
+    assert engine.find_topic("new") is None
+    engine.put_router("r", {"source": "a", "dest": "new"})
+    assert engine.topic_state("new").head_seq == 0
+
+
+def test_a_destination_has_one_source(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    with pytest.raises(TopicExistsIncompatible) as refused:
+        engine.put_router("s", {"source": "c", "dest": "b"})
+    assert refused.value.reason == "router_dest_fan_in"
+    engine.put_router("s", {**AB, "filter": "x"})  # the same source may have several
+    with pytest.raises(TopicExistsIncompatible):
+        engine.put_router("r", {"source": "c", "dest": "b"})
+    engine.delete_router("s")
+    engine.put_router("r", {"source": "c", "dest": "b"})  # alone, it may change its source
+
+
+def test_a_circle_is_refused_with_the_way_round(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    engine.put_router("s", {"source": "b", "dest": "c"})
+    with pytest.raises(RouterCycle) as refused:
+        engine.put_router("t", {"source": "c", "dest": "a"})
+    assert refused.value.cycle == ["c", "a", "b", "c"]
+    assert engine.put_router("t", {"source": "c", "dest": "a", "allow_cycle": True})[1]
+
+
+def test_only_new_routers_count_against_the_limit(place: Place) -> None:
+    place.stop(max_routers=1)
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    with pytest.raises(LimitReached, match="max_routers"):
+        engine.put_router("s", {"source": "b", "dest": "c"})
+    engine.put_router("r", {**AB, "filter": "x"})
+
+
+def test_a_topic_takes_its_routers_with_it(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    engine.put_router("s", {"source": "b", "dest": "c"})
+    assert engine.drop_topic("b") == (True, ["r", "s"])
+    assert engine.drop_topic("b") == (False, [])
+    assert engine.routers() == []
+    place.log.create("b")
+    place.fill("a", 1)
+    assert engine.topic_state("b").head_seq == 0
+    place.kill()
+    assert place.log.engine.routers() == []
+
+
+def test_a_topic_that_is_not_dropped_keeps_its_routers(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    place.fill("a", 1)
+    with pytest.raises(TopicNotEmpty):
+        engine.drop_topic("a", if_empty=True)
+    place.fill("a", 1)
+    assert place.log.state("b").count == 2
+
+
+@pytest.mark.parametrize("end", ["kill", "cut", "stop"])
+def test_a_router_outlives_its_process(place: Place, end: str) -> None:
+    fields = {**AB, "filter": ["tag", "Glob", "x*"], "preserve_tag": False}
+    place.log.engine.put_router("r", fields)
+    place.log.engine.put_router("s", {"source": "b", "dest": "c"})
+    place.log.engine.delete_router("s")
+    getattr(place, end)()
+    assert [s.definition for s in place.log.engine.routers()] == [
+        RouterDefinition.from_fields(fields)
+    ]
+    place.log.engine.snapshot()
+    getattr(place, end)()
+    assert [s.router for s in place.log.engine.routers()] == ["r"]
+
+
+@pytest.mark.parametrize("end", ["kill", "cut", "stop"])
+def test_a_router_that_moved_is_found_where_it_went(place: Place, end: str) -> None:
+    engine = place.log.engine
+    engine.put_router("r", AB)
+    place.fill("a", 2)
+    engine.put_router("r", {"source": "a", "dest": "c"})
+    place.fill("a", 3)
+    assert (place.log.state("b").count, place.log.state("c").count) == (2, 3)
+    place.log.sync()
+    getattr(place, end)()
+    place.fill("a", 1)
+    assert (place.log.state("b").count, place.log.state("c").count) == (2, 4)

@@ -1,0 +1,350 @@
+"""What a copy is, when it comes, and what is told of those that cannot come."""
+
+import threading
+from typing import Any
+
+import pytest
+from tests.unit.engine.place import Place, gap_of, seqs_of
+
+from topics.engine.background import Background
+from topics.model.diff import Record
+
+AB = {"source": "a", "dest": "b"}
+DEADLINE_S = 10
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    place.log.create("a")
+    place.log.create("b")
+    return place
+
+
+def route(place: Place, name: str = "r", **fields: Any) -> None:  # noqa: ANN401 - of a router
+    place.log.engine.put_router(name, {**AB, **fields})
+
+
+def read(place: Place, topic: str = "b") -> list[Record]:
+    return place.log.diff(topic, include_tags=True, limit=1000).records
+
+
+def data(place: Place, topic: str = "b") -> list[Any]:
+    return [record.data for record in read(place, topic)]
+
+
+def wal_bytes(place: Place) -> int:
+    return sum(s.commit.log.counters.bytes_written for s in place.log.engine.shards)
+
+
+def test_a_copy_has_a_new_seq_and_the_rest_of_its_source(place: Place) -> None:
+    place.fill("b", 3)
+    route(place)
+    body = {"data": {"x": [1, 2.50]}, "tag": "t:1", "node": "n-1", "meta": {"k": "v"}}
+    place.log.append("a", [body])
+    [source] = read(place, "a")
+    copy = read(place)[-1]
+    assert copy.seq == 4
+    assert (copy.ts, copy.node, copy.tag) == (source.ts, "n-1", "t:1")
+    assert bytes(copy.data_json) == bytes(source.data_json)
+    assert bytes(copy.meta_json) == bytes(source.meta_json)
+
+
+def test_time_never_goes_back_in_a_destination(place: Place) -> None:
+    route(place)
+    place.fill("a", 1)
+    place.clock.advance_ms(50)
+    place.fill("b", 1)
+    assert [r.ts for r in read(place)] == sorted(r.ts for r in read(place))
+
+
+def test_only_what_comes_after_a_router_is_copied(place: Place) -> None:
+    place.fill("a", 3)
+    route(place)
+    place.log.append("a", [{"data": "new"}])
+    assert data(place) == ["new"]
+
+
+def test_node_and_tag_are_left_out_where_they_are_not_wanted(place: Place) -> None:
+    route(place, preserve_node=False, preserve_tag=False)
+    place.log.append("a", [{"data": 1, "tag": "t", "node": "n", "meta": {"k": 1}}])
+    [copy] = read(place)
+    assert (copy.node, copy.tag, copy.meta, copy.data) == (None, None, {"k": 1}, 1)
+    assert place.log.delete("b", match="t").deleted == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "copied"), [("x:1", [0]), (["tag", "Eq", "y"], [2]), (["tag", "Glob", "x*"], [0, 1])]
+)
+def test_a_filter_lets_through_what_matches(place: Place, wanted: Any, copied: list[int]) -> None:  # noqa: ANN401 - as on the wire
+    route(place, filter=wanted)
+    tags = ["x:1", "x:2", "y", None]
+    for i, tag in enumerate(tags):
+        place.log.append("a", [{"data": i, "tag": tag} if tag else {"data": i}])
+    place.log.engine.forward_once()
+    assert data(place) == copied
+    assert place.log.engine.router_state("r").forwarded_total == len(copied)
+    assert place.log.engine.router_state("r").lag == 0
+
+
+def test_several_routers_of_a_pair_copy_record_by_record(place: Place) -> None:
+    route(place, "one")
+    route(place, "two", filter="x", preserve_tag=False)
+    place.log.append("a", [{"data": 1}, {"data": 2, "tag": "x"}, {"data": 3}])
+    assert [(r.data, r.tag) for r in read(place)] == [(1, None), (2, "x"), (2, None), (3, None)]
+    place.kill()
+    assert [(r.data, r.tag) for r in read(place)] == [(1, None), (2, "x"), (2, None), (3, None)]
+    totals = [state.forwarded_total for state in place.log.engine.routers()]
+    assert totals == [3, 1]
+
+
+def test_copies_cost_no_bytes_of_the_log(place: Place) -> None:
+    route(place)
+    place.log.append("a", [{"data": "x" * 100}])
+    place.log.engine.forward_once()  # reserves seqs, once in a thousand
+    before = wal_bytes(place)
+    place.log.append("a", [{"data": "x" * 100}] * 5)
+    written = wal_bytes(place) - before
+    place.log.engine.forward_once()
+    assert wal_bytes(place) - before == written
+    assert len(data(place)) == 6
+
+
+def test_a_read_right_after_a_write_shows_the_copy_along_a_chain(place: Place) -> None:
+    route(place)
+    place.log.create("c")
+    place.log.engine.put_router("s", {"source": "b", "dest": "c"})
+    place.fill("a", 2)
+    assert place.log.state("c").head_seq == 2
+    place.fill("a", 2)
+    assert seqs_of(place.log.diff("c", from_seq=2)) == [3, 4]
+
+
+def test_forwarding_tells_whether_anything_moved(place: Place) -> None:
+    route(place)
+    assert place.log.engine.forward_once() is False
+    place.fill("a", 2)
+    assert place.log.engine.router_state("r").lag == 2
+    assert place.log.engine.forward_once() is True
+    assert place.log.engine.forward_once() is False
+
+
+def test_someone_is_told_when_there_is_something_to_forward(place: Place) -> None:
+    asked: list[int] = []
+    place.log.engine.on_routers_due = lambda: asked.append(1)
+    place.fill("a", 1)
+    assert asked == []
+    route(place)
+    place.fill("a", 1)
+    assert asked == [1]
+
+
+def test_a_thread_forwards_what_nobody_reads(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = place.log.engine
+    forward, moved = engine.forward_once, threading.Event()
+
+    def step() -> bool:
+        if forward():
+            moved.set()
+        return True
+
+    monkeypatch.setattr(engine, "forward_once", step)
+    background = Background(engine)
+    try:
+        route(place)
+        place.fill("a", 1)
+        assert moved.wait(DEADLINE_S)
+        assert engine.topic("b").head_seq == 1
+    finally:
+        background.stop()
+
+
+def test_exactly_once_says_where_a_copy_comes_from(place: Place) -> None:
+    route(place, guarantee="exactly_once")
+    place.log.create("c")
+    again = {"source": "b", "dest": "c", "guarantee": "exactly_once"}
+    place.log.engine.put_router("s", again)
+    place.log.append("a", [{"data": 1}, {"data": 2, "meta": {}}, {"data": 3, "meta": {"k": [1.0]}}])
+    a, b = place.log.state("a").epoch, place.log.state("b").epoch
+    first, second, third = read(place)
+    assert first.meta == {"_topics_router": f"r:{a}:1"}
+    assert second.meta == {"_topics_router": f"r:{a}:2"}
+    assert bytes(third.meta_json) == b'{"_topics_router":"r:%d:3","k":[1.0]}' % a
+    assert [r.meta for r in read(place, "c")][2] == {"_topics_router": f"s:{b}:3", "k": [1.0]}
+    assert [r.data for r in read(place, "c")] == [1, 2, 3]
+
+
+def test_deletes_do_not_travel(place: Place) -> None:
+    route(place)
+    place.fill("a", 4, tag="x")
+    assert len(data(place)) == 4
+    place.log.delete("a", match="x")
+    assert len(data(place)) == 4
+    place.kill()
+    assert (len(data(place)), len(data(place, "a"))) == (4, 0)
+
+
+def test_a_record_deleted_before_it_was_forwarded_is_copied_as_if_it_came_at_once(
+    place: Place,
+) -> None:
+    route(place)
+    place.fill("a", 4, tag="x")
+    place.log.delete("a", match="x")
+    place.log.engine.maintain()
+    assert data(place) == [0, 1, 2, 3]
+    place.kill()
+    assert data(place) == [0, 1, 2, 3]
+
+
+def test_what_a_source_evicts_is_kept_until_its_copies_are_safe(place: Place) -> None:
+    place.log.create("a", cap_records=3)
+    route(place)
+    for batch in range(3):
+        place.log.append("a", [{"data": batch * 9 + i} for i in range(9)])
+    place.log.engine.checkpoint()
+    place.log.engine.maintain()
+    assert data(place) == list(range(27))
+    place.kill()
+    assert data(place) == list(range(27))
+    place.log.engine.checkpoint()
+    place.log.engine.maintain()
+    assert place.log.state("a").segments < 3
+    assert data(place) == list(range(27))
+
+
+# A destination that refuses.
+
+
+def fill_up(place: Place) -> None:
+    """Have five records wait for room, of which the source then loses two."""
+    place.log.create("a", cap_records=3)
+    place.log.create("b", cap_records=4, discard="reject")
+    route(place)
+    place.log.append("a", [{"data": i} for i in (1, 2, 3)])
+    assert place.log.engine.forward_once()
+    place.log.append("a", [{"data": i} for i in (4, 5, 6)])
+    place.log.engine.forward_once()
+    place.log.append("a", [{"data": i} for i in (7, 8, 9)])
+
+
+def test_a_full_destination_takes_what_fits_and_holds_the_rest(place: Place) -> None:
+    place.log.create("b", cap_records=4, discard="reject")
+    route(place)
+    place.log.append("a", [{"data": i} for i in range(6)])
+    assert data(place) == [0, 1, 2, 3]
+    assert place.log.engine.router_state("r").lag == 2
+    place.log.delete("b", before_seq=2)
+    assert data(place) == [1, 2, 3, 4]
+    place.kill()
+    assert data(place) == [1, 2, 3, 4]
+    place.log.delete("b", before_seq=4)
+    assert data(place) == [3, 4, 5]
+
+
+def test_a_held_router_is_tried_again_later_and_blocks_nobody(place: Place) -> None:
+    place.log.create("b", cap_records=1, discard="reject")
+    place.log.create("c")
+    route(place)
+    place.log.engine.put_router("s", {"source": "a", "dest": "c"})
+    place.fill("a", 3)
+    assert place.log.engine.forward_once()
+    assert place.log.engine.router_state("s").lag == 0
+    place.log.delete("b", before_seq=2)
+    assert not place.log.engine.forward_once()  # not yet
+    place.clock.advance_ms(100)
+    assert place.log.engine.forward_once()
+    assert place.log.engine.router_state("r").lag == 1
+
+
+def test_what_the_source_lost_meanwhile_is_announced(place: Place) -> None:
+    fill_up(place)
+    place.log.delete("b", before_seq=4)
+    place.log.diff("b")
+    page = place.log.diff("b", from_seq=4)
+    assert gap_of(page) == (5, 6, "source_trim")
+    assert [(r.seq, r.data) for r in page.records] == [(7, 7), (8, 8), (9, 9)]
+    place.kill()
+    assert gap_of(place.log.diff("b", from_seq=4)) == (5, 6, "source_trim")
+    place.log.engine.snapshot()
+    place.kill()
+    page = place.log.diff("b", from_seq=4)
+    assert gap_of(page) == (5, 6, "source_trim")
+    assert [(r.seq, r.data) for r in page.records] == [(7, 7), (8, 8), (9, 9)]
+
+
+def test_a_loss_is_announced_along_a_chain(place: Place) -> None:
+    place.log.create("c")
+    place.log.engine.put_router("s", {"source": "b", "dest": "c"})
+    fill_up(place)
+    place.log.delete("b", before_seq=4)
+    assert gap_of(place.log.diff("c", from_seq=4)) == (5, 6, "source_trim")
+    place.kill()
+    page = place.log.diff("c", from_seq=4)
+    assert gap_of(page) == (5, 6, "source_trim")
+    assert [(r.seq, r.data) for r in page.records] == [(7, 7), (8, 8), (9, 9)]
+
+
+def test_a_destination_may_start_and_stop_to_refuse(place: Place) -> None:
+    route(place)
+    place.fill("a", 3)
+    place.log.create("b", cap_records=4, discard="reject")
+    place.fill("a", 3)
+    assert len(data(place)) == 4
+    place.log.delete("a", before_seq=6)
+    place.log.delete("b", before_seq=3)
+    assert len(data(place)) == 3  # the fifth was deleted while it waited
+    place.log.create("b", cap_records=0, discard="old")
+    place.fill("a", 3)
+    wanted = read(place)
+    place.kill()
+    assert read(place) == wanted
+
+
+# Circles, and topics in memory.
+
+
+def test_a_circle_ends_after_sixteen_hops(place: Place) -> None:
+    route(place)
+    back = {"source": "b", "dest": "a", "allow_cycle": True}
+    place.log.engine.put_router("s", back)
+    place.fill("a", 1)
+    while place.log.engine.forward_once():
+        pass
+    assert (len(data(place, "a")), len(data(place))) == (9, 8)
+    place.kill()
+    assert len(data(place, "a")) >= 9
+
+
+def test_copies_of_an_ephemeral_source_are_as_safe_as_their_topic(place: Place) -> None:
+    place.log.create("e", durability="ephemeral")
+    place.log.create("d", durability="fsync")
+    place.log.engine.put_router("r", {"source": "e", "dest": "d"})
+    place.fill("e", 3)
+    assert data(place, "d") == [0, 1, 2]
+    place.cut()
+    assert data(place, "d") == [0, 1, 2]
+    assert data(place, "e") == []
+    place.fill("e", 1)
+    assert data(place, "d") == [0, 1, 2, 0]
+
+
+def test_copies_in_an_ephemeral_destination_go_with_it(place: Place) -> None:
+    place.log.create("e", durability="ephemeral")
+    place.log.engine.put_router("r", {"source": "a", "dest": "e"})
+    place.fill("a", 3)
+    assert data(place, "e") == [0, 1, 2]
+    head = place.log.state("e").head_seq
+    place.cut()
+    assert place.log.state("e").head_seq >= head
+    place.log.append("a", [{"data": "new"}])
+    assert data(place, "e")[-1:] == ["new"]
+
+
+def test_a_copy_in_an_fsync_topic_waits_until_its_source_is_safe(place: Place) -> None:
+    place.log.create("d", durability="fsync")
+    place.log.create("m", durability="disk")
+    place.log.engine.put_router("r", {"source": "a", "dest": "m"})
+    place.log.engine.put_router("s", {"source": "m", "dest": "d"})
+    place.fill("a", 3)
+    assert data(place, "d") == [0, 1, 2]
+    place.cut()
+    assert data(place, "d") == [0, 1, 2]
