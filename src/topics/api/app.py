@@ -36,6 +36,7 @@ from topics.errors import (
     TopicsError,
     UnsupportedMediaType,
 )
+from topics.limits import check_router_name, check_topic_name
 
 if TYPE_CHECKING:
     from topics.engine.engine import Engine
@@ -141,8 +142,7 @@ class App:
             head.route, head.name = find_route(head.method, head.path)
             head.caller = self._identify(head)
             head.caller.check_scopes(head.route.scopes)
-            if head.name and head.route.names_topic:
-                head.caller.check_name(head.name)
+            _check_name(head)
             _check_media_type(head)
         except TopicsError as refusal:
             head.refusal = refusal
@@ -277,6 +277,16 @@ def _may_be_remembered(head: Head) -> bool:
         and not (head.route.is_stream and head.query)
         and not head.chunked
     )
+
+
+def _check_name(head: Head) -> None:
+    route, caller = head.route, head.caller
+    assert route is not None
+    assert caller is not None
+    if route.names_topic:
+        caller.check_name(check_topic_name(head.name))
+    elif route.names_router:
+        caller.check_name(check_router_name(head.name))
 
 
 def _check_media_type(head: Head) -> None:

@@ -46,8 +46,8 @@ class Head:
 
     def __init__(self, method: str, target: str, headers: dict[str, str]) -> None:
         self.method = method
-        raw_path, _, self.query = target.partition("?")
-        self.path = unquote(raw_path, errors="strict") if "%" in raw_path else raw_path
+        self.path, _, self.query = target.partition("?")
+        """Still percent-encoded: a slash within a name is part of the name."""
         self.authorization = headers.pop("authorization", "")
         """Forgotten as soon as it was compared."""
         self.headers = headers

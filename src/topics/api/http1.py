@@ -145,9 +145,11 @@ class Http1Connection(asyncio.Protocol):
             self._stream[0].lost()
 
     def eof_received(self) -> bool:
-        """Answer what was asked before a half-close, then go."""
+        """Answer what was asked before a half-close, then go; who only waits is gone."""
         self._ending = True
-        return bool(self._waiting) and self._stream is None
+        return self._stream is None and any(
+            not exchange.route.may_wait for exchange in self._waiting
+        )
 
     def pause_writing(self) -> None:
         self._paused = True

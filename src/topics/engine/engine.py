@@ -262,6 +262,8 @@ class Engine:
             shard.moves_due.discard(topic)
             shard.records_evicted += topic.evicted_records
             topic.runs = []
+            if topic.queue is not None:
+                topic.queue.notify()  # whoever waits for a job learns that there is no queue
         with self._cold_lock:
             self.stores.remove_topic(topic.id)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from topics.limits import DEFAULT_LIMIT
-from topics.model.diff import Match, Seq
+from topics.model.diff import Match, Seq, check_seq
 
 HEARTBEAT_MS = (1_000, 60_000)
 WATCH_BATCH_BYTES = 256 * 1024
@@ -17,6 +17,9 @@ class WatchStart(Struct, frozen=True, kw_only=True):
 
     from_seq: Seq = 0
     tail: Annotated[bool, Meta(description="begin behind the newest record; wins")] = False
+
+    def __post_init__(self) -> None:
+        check_seq("from_seq", self.from_seq)
 
 
 class WatchOptions(Struct, frozen=True, kw_only=True):

@@ -102,6 +102,10 @@ class TopicFacts:
         return max(self.floors.earliest_seq, self.delete_below)
 
     @property
+    def is_queue(self) -> bool:
+        return self.config.get("type") == "queue"
+
+    @property
     def persists(self) -> bool:
         return self.config.get("durability") != "ephemeral"
 

@@ -90,9 +90,9 @@ class Routers:
             before = self._by_name.get(name)
             if before is not None and before.router.definition == definition:
                 return definition, False
-            source = self._registry.get(definition.source)
             self._check(name, definition)
             dest = self._dest(definition)
+            source = self._made(definition.source)
             self._settle(link for link in {before and before.link, dest.link} if link)
             self._begin(name, definition, source, dest)
             if before is not None and before.link is not self._by_name[name].link:
@@ -173,9 +173,14 @@ class Routers:
         if dest is None:
             if not definition.create_dest:
                 raise TopicNotFound(definition.dest)
-            self._registry.create(definition.dest, {})
-            dest = self._registry.get(definition.dest)
+            dest = self._made(definition.dest)
         return dest
+
+    def _made(self, name: str) -> Topic:
+        """Return a topic, made with defaults where it is missing: a router may come first."""
+        if self._registry.find(name) is None:
+            self._registry.create(name, {})
+        return self._registry.get(name)
 
     def _settle(self, links: Iterable[Link]) -> None:
         """Forward what can be forwarded, and put every copy into synced segments."""
