@@ -17,16 +17,23 @@ from topics.errors import TopicsError
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Record, Tombstone
+from topics.model.queues import Acked, Claimed, Extended, Job, Nacked, QueueState
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acked",
     "Appended",
+    "Claimed",
     "Deleted",
+    "Extended",
+    "Job",
     "Log",
+    "Nacked",
     "Page",
+    "QueueState",
     "Record",
     "ServerConfig",
     "Tombstone",

@@ -49,7 +49,6 @@ def get(api: Api, path: str, authorization: str | None) -> int:
         None,
         "",
         "Bearer",
-        "Bearer ",
         "Bearer wrong",
         f"Bearer {ALL}x",
         f"Bearer {ALL[:-1]}",

@@ -290,6 +290,7 @@ def test_a_topic_with_records_is_kept_when_only_an_empty_one_may_go(api: Api) ->
 def test_deleting_a_topic_removes_its_routers_and_names_them(api: Api) -> None:
     source, dest = fresh("src"), fresh("dst")
     name = f"{source}->{dest}"
+    api.create(source)
     ok(api.put(f"routers/{name}", {"source": source, "dest": dest}), 201)
     assert ok(api.delete(f"topics/{source}"))["routers_removed"] == [name]
     refused(api.get(f"routers/{name}"), 404, "router_not_found")

@@ -311,7 +311,7 @@ def test_many_watchers_of_one_topic_see_the_same(
 ) -> None:
     topic = fresh()
     http1.create(topic, durability=durability)
-    with open_client(server.url, transport="h2c") as client:
+    with open_client(server.url) as client:
         watchers = [open_watch(http1, client, {topic: {"tail": True}}) for _ in range(10)]
         for watcher in watchers:
             watcher.next_of("caught-up")

@@ -1,4 +1,4 @@
-"""A queue and its dead letters on disks that keep every cut point, and what was promised by then."""
+"""A queue and its dead letters on recording disks, and what was promised at each cut point."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from topics.config import ServerConfig
 from topics.embedded import Log
 from topics.model.diff import Record
+from topics.operate.verify import verify
 from topics.testing.crash_observe import Violation
 from topics.testing.crash_recorder import Disks, Hooks, RecordingDisk
 from topics.testing.hostile_disk import HostileDisk
@@ -147,12 +148,19 @@ class QueueRun:
         return [r.meta["$dead_letter_src_seq"] for r in self.read("dead") if r.meta is not None]
 
 
+def crashed(cut: Cut, seed: int) -> Disks:
+    disks = cut.disks.copy()
+    return disks.kill() if seed == KILL else disks.power_cut(seed)
+
+
 def check_cut(config: ServerConfig, cut: Cut, seed: int) -> None:
     """Crash there, start again, and hold what is found against what was promised (oracle 6)."""
-    disks = cut.disks.copy()
-    crashed = disks.kill() if seed == KILL else disks.power_cut(seed)
+    disks = crashed(cut, seed)
     promise = cut.told.answered if seed == KILL else cut.told.durable
-    run = QueueRun(config, disks=crashed, now_ms=cut.now_ms)
+    if promise.jobs:  # before that the directory may not be whole yet
+        report = verify(disks.hot, cold=disks.cold)
+        require(report.healthy, f"verify: {[file for file in report.files if file.findings]}")
+    run = QueueRun(config, disks=disks, now_ms=cut.now_ms)
     if "jobs" not in run.log.topics():
         require(not promise.jobs, "the queue is gone")
         return

@@ -162,14 +162,15 @@ class Traffic:
 
     def _finish(self, client: httpx.Client, jobs: Jobs, seq: int) -> None:
         lease = jobs.held[seq]
+        was_asked = seq in jobs.acking  # the answer died with the server; it may have been done
         jobs.acking.add(seq)
         body = {"node": lease.node, "seqs": [seq], "lease_ids": [lease.lease_id]}
         reply = post(client, f"topics/{jobs.topic}/ack", body)
         if reply is None:
             return
-        if not reply["skipped"]:
+        if not reply["skipped"] or (was_asked and jobs.holds(seq)):
             jobs.done(seq)
-        elif jobs.holds(seq) and seq not in jobs.acked:
+        elif jobs.holds(seq):
             raise Violation(f"{jobs.topic}: the ack of job {seq} was refused: {json.dumps(reply)}")
 
 

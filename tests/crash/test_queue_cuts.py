@@ -7,7 +7,7 @@ nothing is lost or doubled between a queue and its dead letters, which are on an
 from collections.abc import Callable
 
 import pytest
-from tests.crash.queue_run import KILL, LEASE_MS, QueueRun, check_cut
+from tests.crash.queue_run import KILL, LEASE_MS, QueueRun, check_cut, crashed
 from tests.crash.scenarios import tiny
 
 from topics.testing.crash_sweep import told
@@ -77,7 +77,7 @@ def dead_letters(run: QueueRun, durability: str) -> None:
 
 
 def refused_dead_letters(run: QueueRun, durability: str) -> None:
-    """A dead-letter topic that is full at first: jobs stay aside, then follow in their order."""
+    """Fill the dead-letter topic: jobs stay aside, then follow in their order."""
     run.log.create("dead", durability=durability, cap_records=1, discard="reject")
     run.create(durability, max_deliveries=1, dead_letter="dead")
     run.append(4)
@@ -110,3 +110,21 @@ def test_a_crash_at_any_call_keeps_every_job(
         for seed in SEEDS:
             with told(f"cut point {number} of {len(run.cuts)}, seed {seed}"):
                 check_cut(config, cut, seed)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("durability", ["fsync", "disk"])
+@pytest.mark.parametrize("script", [acks, durable_leases, dead_letters])
+def test_a_start_that_is_cut_anywhere_keeps_every_job_too(script: Script, durability: str) -> None:
+    config = tiny(2)
+    run = QueueRun(config, records=True)
+    script(run, durability)
+    starts = 0
+    for number, cut in enumerate(run.cuts[30::20]):
+        start = QueueRun(config, disks=crashed(cut, KILL), now_ms=cut.now_ms, records=True)
+        for inner_number, inner in enumerate(start.cuts):
+            starts += 1
+            with told(f"cut point {number}, then call {inner_number} of the start"):
+                check_cut(config, inner._replace(told=cut.told), KILL)
+                check_cut(config, inner._replace(told=cut.told), 17)
+    assert starts >= 20, "the sweep has shrunk"

@@ -20,6 +20,7 @@ from topics.errors import (
     TopicNotFound,
 )
 from topics.model.diff import Page
+from topics.model.queues import Claimed
 from topics.storage.disk.local_disk import LocalDisk
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import FaultPlan
@@ -233,5 +234,67 @@ def test_every_write_of_a_turn_hears_that_its_topic_is_gone(tmp_path: Path) -> N
         answers = await asyncio.gather(*writes, return_exceptions=True)
         assert [type(answer) for answer in answers] == [TopicNotFound] * 3
         topic.deleted = False
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_workers_claim_ack_nack_and_extend(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("jobs", type="queue", durability="fsync", leases_durable=True)
+        await log.append("jobs", [{"data": i} for i in range(4)])
+        first, second = await asyncio.gather(
+            log.claim("jobs", node="w1", max=2), log.claim("jobs", node="w2", max=1)
+        )
+        assert [job.data for job in first.jobs] == [0, 1]
+        assert [lease.seq for lease in second.leases] == [3]
+        extended = await log.extend("jobs", [1], node="w1", lease_ms=60_000)
+        assert list(extended.deadlines) == [1]
+        nacked = await log.nack("jobs", [2, 3], node="w1")
+        assert (nacked.nacked, nacked.skipped, nacked.ready) == (1, [3], 2)
+        lease_ids = [first.leases[0].lease_id]
+        acked = await log.ack("jobs", [1], node="w1", lease_ids=lease_ids)
+        assert (acked.acked, acked.ready, acked.in_flight) == (1, 2, 1)
+        with pytest.raises(RequestError):
+            await log.claim("jobs", node="")
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_claimers_of_one_window_share_the_jobs_and_their_errors(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("jobs", type="queue", claim_jitter_ms=20)
+        await log.append("jobs", [{"data": i} for i in range(6)])
+        claims = [log.claim("jobs", node=f"w{i}", max=10) for i in range(3)]
+        gone = asyncio.ensure_future(log.claim("jobs", node="gone", max=10))
+        bad = log.claim("jobs", node="", max=10)
+        await asyncio.sleep(0)
+        gone.cancel()
+        answers = await asyncio.gather(*claims, bad, return_exceptions=True)
+        assert isinstance(answers.pop(), RequestError)
+        assert [answer.count for answer in answers if isinstance(answer, Claimed)] == [2, 2, 2]
+        late = asyncio.ensure_future(log.claim("jobs", node="w1"))
+        await asyncio.sleep(0)
+        await log.drop("jobs")
+        with pytest.raises(TopicNotFound):
+            await late
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_dead_letters_are_moved_in_the_background(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("jobs", type="queue", max_deliveries=1, dead_letter="dead")
+        await log.create("dead", type="queue")
+        await log.append("jobs", [{"data": "poison"}])
+        moved = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        dead = log.log.engine.topic("dead").queue
+        assert dead is not None
+        dead.listeners.add(lambda: loop.call_soon_threadsafe(moved.set))
+        await log.claim("jobs", node="w1")
+        await log.nack("jobs", [1], node="w1")
+        assert (await log.claim("jobs", node="w1")).count == 0
+        await asyncio.wait_for(moved.wait(), timeout=10)
+        assert [record.data for record in (await log.diff("dead")).records] == ["poison"]
 
     run_with_log(tmp_path, scenario)

@@ -6,7 +6,6 @@ import msgspec
 
 from topics.api.exchange import Exchange
 from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, cut_page
-from topics.limits import check_router_name
 from topics.model.routers import RouterState
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def put_router(app: "App", exchange: Exchange) -> None:
-    name = check_router_name(exchange.name)
+    name = exchange.name
     fields = exchange.decode(_DECODE)
     for side in ("source", "dest"):
         if isinstance(fields.get(side), str):
@@ -28,14 +27,14 @@ async def put_router(app: "App", exchange: Exchange) -> None:
 
 
 async def get_router(app: "App", exchange: Exchange) -> None:
-    name, engine = check_router_name(exchange.name), app.engine
+    name, engine = exchange.name, app.engine
     state = await app.ready_log.run(lambda: engine.router_state(name))
     _check_ends(exchange, state)
     exchange.reply_json(_shown(state))
 
 
 async def delete_router(app: "App", exchange: Exchange) -> None:
-    name, engine = check_router_name(exchange.name), app.engine
+    name, engine = exchange.name, app.engine
     for state in engine.routers():
         if state.router == name:
             _check_ends(exchange, state)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from topics.api import (
     append,
@@ -20,7 +21,7 @@ from topics.api import (
     work,
 )
 from topics.api.exchange import Exchange
-from topics.errors import MethodNotAllowed, RouteNotFound
+from topics.errors import MethodNotAllowed, RequestError, RouteNotFound
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -33,8 +34,8 @@ class Route:
     """One method of one path."""
 
     __slots__ = (
-        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_topic",
-        "needs_log", "path", "scopes",
+        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_router",
+        "names_topic", "needs_log", "path", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -50,7 +51,8 @@ class Route:
         self.is_stream = "stream" in kinds  # a token or ticket in the query opens it
         self.may_wait = bool({"stream", "waits"} & set(kinds))  # slow on purpose
         self.needs_log = not {"open", "probe", "early"} & set(kinds)
-        self.names_topic = ":topic" in path or ":router" in path
+        self.names_topic = ":topic" in path
+        self.names_router = ":router" in path
 
 
 def _unread(app: "App", exchange: Exchange) -> None:
@@ -106,12 +108,19 @@ for _route in ROUTES:
 
 
 def find_route(method: str, path: str) -> tuple[Route, str]:
-    """Return the route of a request and the name in its path."""
-    parts = path.split("/")
+    """Return the route of a request and the name in its path, decoded."""
     methods = _BY_SHAPE.get(_shape(path))
     if methods is None:
         raise RouteNotFound("there is no such route: see /openapi.json")
     route = methods.get(method)
     if route is None:
         raise MethodNotAllowed(method, tuple(sorted(methods)))
-    return route, parts[_NAME_AT] if len(parts) > _NAME_AT else ""
+    parts = path.split("/")
+    return route, _decode(parts[_NAME_AT]) if len(parts) > _NAME_AT else ""
+
+
+def _decode(part: str) -> str:
+    try:
+        return unquote(part, errors="strict") if "%" in part else part
+    except UnicodeDecodeError:
+        raise RequestError("the path is not percent-encoded UTF-8") from None

@@ -9,7 +9,6 @@ import msgspec
 from topics.api.exchange import Exchange
 from topics.engine.topics.topic import Topic
 from topics.errors import RequestError
-from topics.limits import check_topic_name
 from topics.model.topics import TopicState
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ async def put_topic(app: "App", exchange: Exchange) -> None:
 
 
 def get_topic(app: "App", exchange: Exchange) -> None:
-    check_topic_name(exchange.name)
     touch = exchange.flag("touch", default=True)
     exchange.reply_json(_shown(app, app.engine.topic_state(exchange.name, touch=touch)))
 

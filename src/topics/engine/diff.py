@@ -84,6 +84,8 @@ class _Reading:
         self.count = 0
         self.size = 0
         self.scanned = 0
+        self.over_budget = False
+        """The next record is there and does not fit any more."""
         self.cold: set[int] = set()
 
     def page(self) -> Page:
@@ -157,7 +159,8 @@ class _Reading:
     def _is_full(self) -> bool:
         request = self.request
         return (
-            self.count >= request.limit
+            self.over_budget
+            or self.count >= request.limit
             or (self.count > 0 and self.size >= request.max_batch_bytes)
             or self.scanned >= SCAN_RECORDS_MAX
         )
@@ -191,6 +194,9 @@ class _Reading:
         except CorruptData as error:
             name = run.data_path if isinstance(run, Segment) else "the tail in memory"
             raise CorruptData(f"{name}: {error}", segment=name) from None
+        if self.count and len(found.json) > budget:  # the kernel gives at least one record a call
+            self.over_budget = True
+            return start
         if found.count:
             self.parts.append(found.json)
             self.count += found.count

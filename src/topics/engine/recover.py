@@ -469,7 +469,8 @@ def _apply_replayed_deletes(topic: Topic) -> None:
     """Delete the jobs that are done, all at once: there may be as many frames as jobs."""
     if topic.replayed_deletes:
         topic.apply_delete_seqs(sorted(set(topic.replayed_deletes)))
-        _flag_again(topic)
+    if topic.queue is not None:
+        _flag_again(topic)  # an ack is not always synced: its flags may have outlived its frame
 
 
 def _flag_again(topic: Topic) -> None:

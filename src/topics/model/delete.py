@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from topics.model.diff import Match, Seq
+from topics.model.diff import Match, Seq, check_seq
 from topics.model.performance import Performance
 
 
@@ -11,6 +11,9 @@ class DeleteBody(Struct, frozen=True, kw_only=True):
 
     before_seq: Seq = 0
     match: Match | None = None
+
+    def __post_init__(self) -> None:
+        check_seq("before_seq", self.before_seq)
 
 
 class Deleted(Struct, frozen=True, kw_only=True):

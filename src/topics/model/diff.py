@@ -12,8 +12,14 @@ from topics.model.performance import Performance
 
 TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
 MATCH_OPS = ("Eq", "Glob")
-MAX_SEQ = 2**63 - 1
-Seq = Annotated[int, Meta(ge=0, le=MAX_SEQ, description="a seq; 0 is before the first")]
+MAX_SEQ = 2**64 - 1
+Seq = Annotated[  # msgspec compares with 63 bits only: `check_seq` does it
+    int,
+    Meta(
+        description="a seq; 0 is before the first",
+        extra_json_schema={"minimum": 0, "maximum": MAX_SEQ},
+    ),
+]
 Match = Annotated[
     str | list[str],
     Meta(title="Match", description='a tag, ["tag","Eq","X"] or ["tag","Glob","X*"]'),
@@ -45,6 +51,12 @@ class Record(Struct, frozen=True, kw_only=True):
         return found
 
 
+def check_seq(name: str, seq: int) -> None:
+    """Refuse what is no unsigned 64-bit number; a ValueError, as msgspec wants it."""
+    if not 0 <= seq <= MAX_SEQ:
+        raise ValueError(f"`{name}` must be a number from 0 to {MAX_SEQ}")
+
+
 class DiffBody(Struct, frozen=True, kw_only=True):
     """The body of a read; unknown fields are ignored."""
 
@@ -56,6 +68,9 @@ class DiffBody(Struct, frozen=True, kw_only=True):
     include_meta: bool = True
     wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
     max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
+
+    def __post_init__(self) -> None:
+        check_seq("from_seq", self.from_seq)
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):

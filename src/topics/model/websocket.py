@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from topics.model.diff import Seq
+from topics.model.diff import Seq, check_seq
 from topics.model.watch import WatchOptions, WatchStart
 
 RequestId = Annotated[str, Meta(max_length=256)] | int | None
@@ -42,3 +42,6 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
             else given
             for name in self.names
         }
+
+    def __post_init__(self) -> None:
+        check_seq("from_seq", self.from_seq)

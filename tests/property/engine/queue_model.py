@@ -81,9 +81,9 @@ class QueueModel:
         found = set()
         for place, seq in enumerate(seqs):
             job = self.jobs.get(seq)
-            if job is not None and job.node == node and seq not in found:
-                if lease_ids is None or lease_ids[place] == job.lease_id:
-                    found.add(seq)
+            named = None if lease_ids is None else lease_ids[place]
+            if job is not None and job.node == node and named in (None, job.lease_id):
+                found.add(seq)
         return sorted(found)
 
     def give_back(self, seq: int, ready_at: int) -> None:

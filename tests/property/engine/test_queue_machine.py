@@ -146,7 +146,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def release(self, node: str) -> None:
-        """A connection ends: all that this worker ever got and still holds is ready again."""
+        """Close a connection: all that this worker still holds is ready again."""
         self.model.settle(self.now_ms)
         held = [seq for seq, job in self.model.jobs.items() if job.node == node]
         engine = self.place.log.engine

@@ -14,6 +14,7 @@ from topics.engine.topics.idempotency import PRODUCER_HISTORY
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Tombstone
+from topics.model.queues import Acked, Claimed, Extended, Nacked, QueueState
 from topics.storage.wal.frame import BODY_TYPES, FrameType
 
 ROW = re.compile(r"^\|(.+)\|$", re.MULTILINE)
@@ -44,8 +45,10 @@ def test_every_field_of_a_topic_config_is_explained(field: str) -> None:
         ("reference/append.md", Appended),
         ("reference/delete.md", Deleted),
         ("concepts/tombstones.md", Tombstone),
+        *(("reference/queues.md", value) for value in (Claimed, Acked, Nacked, Extended)),
+        ("reference/queues.md", QueueState),
     ],
-    ids=["state", "append", "delete", "tombstone"],
+    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_every_field_of_an_answer_is_explained(page: str, value: type[msgspec.Struct]) -> None:
     text = read(DOCS / page)

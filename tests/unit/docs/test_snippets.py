@@ -34,6 +34,9 @@ def test_the_snippets_of_a_page_run_and_print_what_they_say(
 
 def test_the_pages_that_teach_have_snippets() -> None:
     taught = set(map(name_of, PAGES))
-    words = ("topics", "append", "diff", "delete", "errors", "embedded", "aio", "testing")
+    words = (
+        *("topics", "append", "diff", "delete", "queues"),
+        *("errors", "embedded", "aio", "testing"),
+    )
     pages = {f"docs/reference/{word}.md" for word in words}
     assert pages | {"README.md", "docs/start/quickstart.md"} <= taught

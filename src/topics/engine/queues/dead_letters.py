@@ -134,7 +134,8 @@ class DeadLetters:
         dead_letter = self._registry.find(move.dead_letter)
         if dead_letter is None or not options.repeatable:
             return []
-        known = dead_letter.idempotency.find(options, now_ms=0, window_ms=0)
+        with self._registry.shard_of(dead_letter).lock:
+            known = dead_letter.idempotency.find(options, now_ms=0, window_ms=0)
         return [] if known is None else [dead_letter]
 
     def _build_copy(

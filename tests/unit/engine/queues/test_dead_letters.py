@@ -1,0 +1,221 @@
+"""Dead letters: when a job dies, what its copy says, and that there is one of it."""
+
+import threading
+from typing import Any
+
+import pytest
+from tests.unit.engine.place import Place, seqs_of
+from tests.unit.engine.queues.test_claim import claim, queue, state
+
+from topics.errors import DiskFailed
+from topics.model.queues import ClaimRequest, QueueState
+from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
+
+DEADLINE_S = 10.0
+
+
+def fail(place: Place, *, node: str = "w1") -> list[int]:
+    """Claim a job and give it back."""
+    seqs = claim(place, node)
+    place.log.nack("jobs", seqs, node=node)
+    return seqs
+
+
+def dead(place: Place, topic: str = "dead") -> list[tuple[Any, dict[str, Any] | None]]:
+    return [(record.data, record.meta) for record in place.log.diff(topic).records]
+
+
+def mark(seq: int, deliveries: int = 1, queue_name: str = "jobs") -> dict[str, Any]:
+    return {
+        "$dead_letter_from": queue_name,
+        "$dead_letter_deliveries": deliveries,
+        "$dead_letter_src_seq": seq,
+    }
+
+
+def test_the_claim_that_would_exceed_the_limit_moves_the_job(place: Place) -> None:
+    queue(place, 2, max_deliveries=2, dead_letter="dead")
+    assert fail(place) == [1]
+    assert fail(place) == [1]
+    assert state(place) == QueueState(ready=2, in_flight=0, dead_lettered=0)
+    assert claim(place) == [2]
+    assert dead(place) == [(1, mark(1, 2))]
+    assert seqs_of(place.log.diff("jobs")) == [2]
+    assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=1)
+
+
+def test_a_copy_keeps_what_the_job_had(place: Place) -> None:
+    queue(place, 0, max_deliveries=1, dead_letter="dead")
+    place.log.append_json(
+        "jobs", b'{"records":[{"data":[ 1.0 ],"meta":{"a":{"b": 2}},"tag":"t","node":"p"}]}'
+    )
+    fail(place)
+    claim(place)
+    (record,) = place.log.diff("dead").records
+    assert (record.node, record.tag, bytes(record.data_json)) == ("p", "t", b"[ 1.0 ]")
+    assert record.meta == {"a": {"b": 2}, **mark(1)}
+    assert b'"a":{"b": 2}' in bytes(record.meta_json)
+
+
+def test_meta_that_is_full_is_kept_inside_the_new_one(place: Place) -> None:
+    full = {f"k{i}": i for i in range(64)}
+    queue(place, 0, max_deliveries=1, dead_letter="dead")
+    place.log.append("jobs", [{"data": 1, "meta": full}, {"data": 2, "meta": {"k": "x" * 16_000}}])
+    claim(place, "w1", 2)
+    place.log.nack("jobs", [1, 2], node="w1")
+    claim(place, "w1", 2)
+    first, second = dead(place)
+    assert first == (1, {**mark(1), "$dead_letter_meta": full})
+    assert second == (2, {"k": "x" * 16_000, **mark(2)})
+
+
+def test_a_dead_letter_that_dies_again_says_where_it_was_last(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    place.log.create("dead", type="queue", max_deliveries=1, dead_letter="grave")
+    fail(place)
+    claim(place)
+    assert place.log.claim("dead", node="w1").count == 1
+    place.log.nack("dead", [1], node="w1")
+    place.log.claim("dead", node="w1")
+    assert dead(place, "grave") == [(1, mark(1, queue_name="dead"))]
+
+
+def test_without_a_dead_letter_topic_a_job_is_delivered_for_ever(place: Place) -> None:
+    queue(place, 1, max_deliveries=1)
+    for _ in range(5):
+        assert fail(place) == [1]
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=0)
+
+
+def test_a_missing_dead_letter_topic_is_made_as_safe_as_the_queue(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead", durability="fsync")
+    fail(place)
+    claim(place)
+    found = place.log.state("dead")
+    assert (found.type, found.config.durability) == ("log", "fsync")
+
+
+def test_a_full_dead_letter_topic_parks_jobs_and_takes_them_later_in_order(place: Place) -> None:
+    place.log.create("dead", cap_records=1, discard="reject")
+    queue(place, 4, max_deliveries=1, dead_letter="dead")
+    claim(place, "w1", 3)
+    place.log.nack("jobs", [1, 2, 3], node="w1")
+    assert claim(place) == [4]
+    assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=1)
+    assert claim(place, "w2", 9) == []
+    place.kill()
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=1)
+    assert claim(place, "w2", 9) == [4]
+    place.log.create("dead", cap_records=0)
+    place.log.engine.sweep()
+    assert [data for data, _ in dead(place)] == [1, 2, 3]
+    assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=3)
+    assert not place.log.engine.dead_letters_due
+
+
+def test_a_parked_job_that_is_deleted_is_not_moved(place: Place) -> None:
+    place.log.create("dead", cap_records=1, discard="reject")
+    place.log.append("dead", [{"data": "full"}])
+    queue(place, 2, max_deliveries=1, dead_letter="dead")
+    fail(place)
+    claim(place)
+    place.log.delete("jobs", before_seq=2)
+    place.log.create("dead", cap_records=0)
+    place.log.engine.sweep()
+    assert [data for data, _ in dead(place)] == ["full"]
+    assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=0)
+    assert not place.log.engine.dead_letters_due
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+@pytest.mark.parametrize("snapshots", [0, 2])
+def test_a_later_dead_letter_is_never_taken_for_an_earlier_one(
+    place: Place, way: str, snapshots: int
+) -> None:
+    queue(place, 2, max_deliveries=1, dead_letter="dead")
+    fail(place)
+    claim(place)
+    for _ in range(snapshots):
+        place.log.engine.snapshot()
+    getattr(place, way)()
+    fail(place)
+    claim(place)
+    assert [data for data, _ in dead(place)] == [1, 2]
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=2)
+
+
+def test_jobs_of_an_ephemeral_queue_die_too(place: Place) -> None:
+    queue(place, 2, max_deliveries=1, dead_letter="dead", durability="ephemeral")
+    fail(place)
+    claim(place)
+    place.log.create("dead", durability="fsync")
+    assert [data for data, _ in dead(place)] == [1]
+    assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=1)
+
+
+def test_a_dead_letter_is_moved_once_the_log_is_safe_whoever_syncs(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    fail(place)
+    engine = place.log.engine
+    shard, ticket = engine.submit_claim(engine.topic("jobs"), ClaimRequest(node="w1"))
+    shard.commit.commit(ticket)
+    assert ticket.claimed.count == 0
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=0)
+    assert engine.dead_letters_due
+    assert engine.move_dead_letters() == 1
+    assert [data for data, _ in dead(place)] == [1]
+    assert engine.move_dead_letters() == 0
+
+
+def test_a_job_that_cannot_be_set_aside_stays_ready(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    fail(place)
+    place.disk.arm(FaultPlan().fail(at_call=0, error=DiskFailed, forever=True))
+    with pytest.raises(DiskFailed):
+        claim(place)
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=0)
+    place.disk.arm(NO_FAULTS)
+
+
+class Worker:
+    """Acks jobs, fails every seventh, until there is nothing left."""
+
+    def __init__(self, place: Place, node: str) -> None:
+        self.done: list[int] = []
+        self.error: BaseException | None = None
+        self._place = place
+        self._node = node
+
+    def run(self) -> None:
+        try:
+            while self._step():
+                pass
+        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+            self.error = error
+
+    def _step(self) -> bool:
+        log, node = self._place.log, self._node
+        seqs = [lease.seq for lease in log.claim("jobs", node=node, max=5).leases]
+        self.done += log.ack("jobs", [seq for seq in seqs if seq % 7], node=node).acked_seqs
+        log.nack("jobs", [seq for seq in seqs if not seq % 7], node=node)
+        return bool(seqs)
+
+
+def test_many_workers_lose_and_double_nothing(place: Place) -> None:
+    place.stop(wal_shards=2)
+    queue(place, 120, max_deliveries=2, dead_letter="dead", durability="fsync")
+    workers = [Worker(place, f"w{i}") for i in range(4)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    workers.append(Worker(place, "last"))
+    workers[-1].run()
+    place.log.engine.sweep()
+    assert [worker.error for worker in workers] == [None] * 5
+    acked = sorted(seq for worker in workers for seq in worker.done)
+    assert acked == [seq for seq in range(1, 121) if seq % 7]
+    died = sorted(meta["$dead_letter_src_seq"] for _, meta in dead(place) if meta)
+    assert died == [seq for seq in range(1, 121) if not seq % 7]
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=17)
