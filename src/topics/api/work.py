@@ -35,7 +35,7 @@ def stream(app: "App", exchange: Exchange) -> None:
     if not node:
         raise RequestError("node must name the worker")
     jobs_max = exchange.number("max", default=1, low=1, high=app.config.max_claim)
-    lease_ms = exchange.number("lease_ms", default=0, low=0, high=2**53) or None
+    lease_ms = exchange.number("lease_ms", default=0, low=1, high=2**53) or None
     request = ClaimRequest(node=node, max=jobs_max, lease_ms=lease_ms)
     Worker(app, topic, topic.queue, request).connect(exchange)
 
