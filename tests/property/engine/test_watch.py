@@ -69,7 +69,7 @@ class Client:
             assert data["to_seq"] == cursors[topic]
             self.got[topic] += [record["$seq"] for record in data["records"]]
         elif kind == "tombstone":
-            assert data["gap_from"] == self.at[topic] + 1
+            assert data["gap_from"] > self.at[topic]  # what was filtered on the way has no frame
             assert data["gap_to"] == cursors[topic]
             self.lost[topic].append((data["gap_from"], data["gap_to"], data["reason"]))
         else:

@@ -97,7 +97,7 @@ def test_what_a_closed_connection_held_is_ready_at_once_and_counts_as_delivered(
     assert [(lease.seq, lease.deliveries) for lease in leases] == [(2, 2), (3, 1)]
 
 
-def test_listeners_hear_when_jobs_become_ready(place: Place) -> None:
+def test_listeners_hear_when_jobs_become_ready_or_a_hand_is_free(place: Place) -> None:
     queue(place, 0)
     engine = place.log.engine
     topic = engine.topic("jobs")
@@ -116,7 +116,7 @@ def test_listeners_hear_when_jobs_become_ready(place: Place) -> None:
     place.log.nack("jobs", [1], node="w1")
     assert count() == 1
     place.log.nack("jobs", [2], node="w1", delay_ms=50)
-    assert count() == 0
+    assert count() == 1
     place.clock.advance_ms(50)
     engine.sweep()
     assert count() == 1
@@ -128,6 +128,9 @@ def test_listeners_hear_when_jobs_become_ready(place: Place) -> None:
     assert count() == 1
     engine.sweep_queues()
     assert count() == 0
+    (lease,) = place.log.claim("jobs", node="w1").leases
+    place.log.ack("jobs", [lease.seq], node="w1")
+    assert count() == 1
     place.log.drop("jobs")
     assert count() == 1
 
