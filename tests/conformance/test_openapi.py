@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from schemathesis import GenerationMode
+from schemathesis.core.result import Ok
 from tests.conformance.api import Api
 
 from topics.testing.server_process import ServerProcess
@@ -55,11 +56,22 @@ def test_the_page_needs_no_network(api: Api) -> None:
         assert f'{attribute}="//' not in response.text
 
 
+def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:
+    """Tell of what is refused and no schema can say: equal names, lists of unequal length."""
+    body = case.body if isinstance(case.body, dict) else {}
+    lists = [found for name in ("seqs", "lease_ids") if isinstance(found := body.get(name), list)]
+    own = (case.path_parameters or {}).get("topic")
+    same_ends = "source" in body and body["source"] == body.get("dest")
+    own_letters = own is not None and body.get("dead_letter") == own
+    return same_ends or own_letters or len({len(found) for found in lists}) > 1
+
+
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_every_answer_fits_the_document(server: ServerProcess, mode: GenerationMode) -> None:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     asked = 0
     for found in schema.exclude(path_regex=STREAMS).get_all_operations():
+        assert isinstance(found, Ok)
         operation = found.ok()
 
         @settings(
@@ -72,6 +84,7 @@ def test_every_answer_fits_the_document(server: ServerProcess, mode: GenerationM
         )
         @given(case=operation.as_strategy(generation_mode=mode))
         def ask(case: "schemathesis.Case[Any]") -> None:
+            assume(not is_beyond_a_schema(case))
             case.call_and_validate(timeout=DEADLINE_S)
 
         if mode is GenerationMode.NEGATIVE and not operation.body and not operation.query:

@@ -28,7 +28,7 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
     write = read_write(exchange.body, app.config)
     key = exchange.head.headers.get("idempotency-key")
-    if key is not None and write.options.idempotency_key is None:
+    if key:
         write = _with_key(write, key)
     topic = log.log.engine.find_topic(exchange.name)
     if topic is None:
@@ -183,6 +183,9 @@ def _seqs(exchange: Exchange, first_seq: int, count: int) -> bytes:
 
 
 def _with_key(write: Write, key: str) -> Write:
+    """Take the key of the header, which is checked also when the body has one, and wins."""
     options = msgspec.structs.replace(write.options, idempotency_key=key)
     check_options(options)
+    if write.options.idempotency_key is not None:
+        return write
     return msgspec.structs.replace(write, options=options)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from topics.limits import ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
+from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
 from topics.model.append import AppendBody, AppendReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
@@ -76,7 +76,7 @@ PARAMETERS: Mapping[str, Schema] = {
     "node": {"type": "string", "minLength": 1},
     "max": {"type": "integer", "minimum": 1, "default": 1},
     "lease_ms": {"type": "integer", "minimum": 1},
-    "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,256}$"},
+    "Idempotency-Key": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_CHARS},
     "Last-Event-ID": {"type": "string"},
 }
 _PAGES = ("prefix", "page_size", "cursor")
