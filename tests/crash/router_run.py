@@ -23,7 +23,8 @@ Numbers = dict[int, int]
 """Per seq the number of its record."""
 
 
-class Op(NamedTuple):
+@dataclass(frozen=True)
+class Op:
     """One step of a workload."""
 
     do: str

@@ -78,6 +78,11 @@ SCENARIOS: dict[str, list[Op]] = {
         *START, put("r", "a", "b"), append("a", 7, "x"), append("a", 1, "y"), append("a", 9, "x"),
         work("checkpoint"), Op("delete", "a", tag="x"), read("b"), work("maintain"), append("a"),
         read("b"), work("maintain"), work("snapshot"), work("maintain"), append("a"), read("b")],
+    "a source in the cold tier": [
+        *START, put("r", "a", "b"), append("a", 9, "x"), append("a", 9, "y"), work("checkpoint"),
+        work("relocate"), read("b"), Op("delete", "a", tag="x"), append("a"), read("b"),
+        work("maintain"), work("relocate"), work("snapshot"), append("a"), read("b"),
+        work("relocate"), work("maintain"), append("b"), read("b")],
     "a source that evicts": [
         create("a", durability="fsync", cap_records=3), create("b", durability="disk"),
         put("r", "a", "b"), append("a", 2), read("b"), append("a", 5), read("b"),
@@ -135,7 +140,7 @@ def random_operations(seed: int, count: int) -> list[Op]:
                     Op("forward"),
                     Op("delete", topic, tag=chance.choice(["x", "y"])),
                     Op("delete", topic, chance.randint(1, 12)),
-                    work(chance.choice(["sync", "checkpoint", "snapshot", "maintain"])),
+                    work(chance.choice(["sync", "checkpoint", "snapshot", "maintain", "relocate"])),
                     Op("restart", chance.choice(["kill", "clean"])),
                     put("r", "a", "b", filter=chance.choice([None, "x"])),
                 ]

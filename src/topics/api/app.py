@@ -33,6 +33,7 @@ from topics.errors import (
     Closed,
     LimitReached,
     NotReady,
+    PayloadTooLarge,
     TopicsError,
     UnsupportedMediaType,
 )
@@ -73,6 +74,7 @@ class App:
         self.stopping = False
         self.connections: set[Connection] = set()
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
+        self._slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
@@ -144,6 +146,8 @@ class App:
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)
             _check_media_type(head)
+            if head.content_length > self.config.max_body_bytes:
+                raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")
         except TopicsError as refusal:
             head.refusal = refusal
         head.authorization = ""
@@ -191,6 +195,7 @@ class App:
             self._answer_bug(exchange, bug)
         else:
             if waits is not None:
+                exchange.is_slow = True
                 self.spawn(self._finish(exchange, waits))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -229,7 +234,7 @@ class App:
         exchange.caller.requests -= 1
         seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
-        if seconds > self.config.slow_request_ms / 1000 and not exchange.route.may_wait:
+        if seconds > self._slow_s and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
 
     def on_failed(self, exchange: Exchange, error: TopicsError, status: int) -> str:

@@ -13,9 +13,27 @@ from topics.model.append import AppendBody, AppendReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
 from topics.model.health import HealthReply, ReadyReply
+from topics.model.queues import (
+    AckReply,
+    AckRequest,
+    ClaimReply,
+    ClaimRequest,
+    ExtendReply,
+    ExtendRequest,
+    NackReply,
+    NackRequest,
+)
+from topics.model.routers import (
+    RouterDefinition,
+    RouterDeleteReply,
+    RouterListReply,
+    RouterPutReply,
+    RouterReply,
+)
 from topics.model.tickets import TicketReply
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
+from topics.model.watch import WatchBody, WatchReply
 
 Schema = Mapping[str, object]
 JSON = "application/json"
@@ -108,6 +126,63 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "POST /v0/topics/:topic/delete": Description(
         summary="Delete records for good", takes=_DELETE, gives=DeleteReply
+    ),
+    "POST /v0/topics/:topic/claim": Description(
+        summary="Take jobs out of a queue",
+        takes=ClaimRequest,
+        gives=ClaimReply,
+        refusals=(409,),
+    ),
+    "POST /v0/topics/:topic/ack": Description(
+        summary="Say that jobs are done: they are deleted",
+        takes=AckRequest,
+        gives=AckReply,
+        refusals=(409,),
+    ),
+    "POST /v0/topics/:topic/nack": Description(
+        summary="Give jobs back", takes=NackRequest, gives=NackReply, refusals=(409,)
+    ),
+    "POST /v0/topics/:topic/extend": Description(
+        summary="Ask for more time", takes=ExtendRequest, gives=ExtendReply, refusals=(409,)
+    ),
+    "GET /v0/topics/:topic/work": Description(
+        summary="Get jobs as they come, as events",
+        media=(EVENTS,),
+        query=("node", "max", "lease_ms", "token", "ticket"),
+        refusals=(409,),
+    ),
+    "GET /v0/routers": Description(
+        summary="List routers by name", gives=RouterListReply, query=(*_PAGES, "source", "dest")
+    ),
+    "PUT /v0/routers/:router": Description(
+        summary="Create a router, or change it",
+        takes=RouterDefinition,
+        gives=RouterPutReply,
+        statuses=(200, 201),
+        refusals=(409,),
+    ),
+    "GET /v0/routers/:router": Description(summary="Look at a router", gives=RouterReply),
+    "DELETE /v0/routers/:router": Description(
+        summary="Delete a router; the copies stay", gives=RouterDeleteReply
+    ),
+    "POST /v0/watch": Description(
+        summary="Make a watch over topics",
+        takes=WatchBody,
+        gives=WatchReply,
+        query=("lenient",),
+        refusals=(404,),
+    ),
+    "GET /v0/watch/:wid": Description(
+        summary="Stream a watch as events",
+        media=(EVENTS,),
+        query=("token", "ticket"),
+        headers=("Last-Event-ID",),
+    ),
+    "GET /v0/ws": Description(
+        summary="Open a WebSocket: subscribe, publish",
+        statuses=(101,),
+        media=(),
+        query=("token", "ticket"),
     ),
     "POST /v0/tickets": Description(
         summary="Get a word that opens one stream, once",

@@ -72,6 +72,7 @@ class Exchange:
         "caller",
         "channel",
         "head",
+        "is_slow",
         "name",
         "response",
         "route",
@@ -99,6 +100,8 @@ class Exchange:
         self.body = body
         self.started_s = started_s
         self.answered = False
+        self.is_slow = False
+        """Its handler waits for something."""
         self.response: bytes | None = None
         """For the channel: bytes that wait for their turn."""
 
@@ -182,6 +185,8 @@ class Exchange:
     def fail(self, error: TopicsError) -> None:
         status, body, headers = encode_error(error, total_ms=self.elapsed_ms())
         headers += b"X-Request-Id: %b\r\n" % self.app.on_failed(self, error, status).encode()
+        if self.head.method == "HEAD":
+            body = b""  # whoever asks so takes the next bytes for the next answer
         self.reply(status, body, headers=headers)
 
     def open_stream(self, *, content_type: bytes, headers: bytes = b"") -> Stream:

@@ -162,7 +162,7 @@ def _keeps_alive(head: Head) -> bool:
 def _check_framing(head: Head, version: str) -> None:
     if version not in ("1.0", "1.1"):
         raise RequestError(f"HTTP/{version} is not spoken here: use HTTP/1.1 or HTTP/2")
-    if version == "1.1" and "host" not in head.headers:
+    if version == "1.1" and not head.headers.get("host"):
         raise RequestError("a request needs one Host header")
     encoding = head.headers.get("transfer-encoding")
     if encoding is None:

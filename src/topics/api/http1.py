@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
-MAX_SKIPPED_BYTES = 64 * 1024
-"""A refused body up to this size is read and dropped; a longer one ends the connection."""
+MAX_SKIPPED_BYTES = 1024 * 1024
+"""Read and dropped behind a refusal, besides twice the largest body allowed."""
+MAX_HELD_BYTES = 64 * 1024
+"""Read behind a request that waits; more stays in the kernel."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -113,11 +115,16 @@ class Http1Connection(asyncio.Protocol):
         self._head: Head | None = None
         """Read, while its body is still to come."""
         self._chunks: ChunkedBody | None = None
-        self._skipped_bytes = 0
+        self._lingers = False
+        """Refused for good: what still comes is dropped, so that the peer can read why."""
         self._waiting: deque[Exchange] = deque()
         """Asked and not yet sent, in order."""
+        self._slow: Exchange | None = None
+        """Waits for something, and all behind it with it: they may rely on what it does."""
+        self._half_closed = False
         self._stream: tuple[Http1Stream, bytes] | None = None
         self._fresh = True
+        self._head_began = False
         self._ending = False
         self._paused = False
         self._reading_paused = False
@@ -146,7 +153,8 @@ class Http1Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer what was asked before a half-close, then go; who only waits is gone."""
-        self._ending = True
+        self._half_closed = True
+        self._ending = self._slow is None or self._slow.route.may_wait
         return self._stream is None and any(
             not exchange.route.may_wait for exchange in self._waiting
         )
@@ -170,6 +178,9 @@ class Http1Connection(asyncio.Protocol):
         elif not self._buffer and self._take_repeated(data):
             return
         self.received_bytes += len(data)
+        if self._ending:
+            self._skip()
+            return
         if not self._buffer:
             self._buffer = data
         elif isinstance(self._buffer, bytearray):
@@ -177,6 +188,11 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._buffer = bytearray(self._buffer) + data
         self._advance()
+
+    def _skip(self) -> None:
+        """Drop what comes behind the last request; past a bound it is no accident."""
+        if self.received_bytes > 2 * self._app.config.max_body_bytes + MAX_SKIPPED_BYTES:
+            self.abort()
 
     def _take_repeated(self, data: bytes) -> bool:
         """Take the one whole request that most reads are, if its head is remembered."""
@@ -224,6 +240,9 @@ class Http1Connection(asyncio.Protocol):
             if len(self._buffer) > MAX_HEAD_BYTES:
                 self.abort()
             return False
+        if self._slow is not None:
+            self._regulate()
+            return False
         return len(self._waiting) < MAX_PIPELINED and not self._paused
 
     def _take_one(self) -> bool:
@@ -251,7 +270,8 @@ class Http1Connection(asyncio.Protocol):
     def _head_is_open(self, end: int) -> bool:
         if end >= 0 or len(self._buffer) > MAX_HEAD_BYTES:
             raise RequestError(f"the request head has more than {MAX_HEAD_BYTES} bytes")
-        if len(self._buffer) == self.received_bytes:  # its first bytes: the clock starts
+        if not self._head_began:  # its first bytes: the clock starts
+            self._head_began = True
             self.since_s = self._app.clock.monotonic_s()
         return False
 
@@ -275,6 +295,8 @@ class Http1Connection(asyncio.Protocol):
             self._chunks = ChunkedBody(self._app.config.max_body_bytes)
         elif head.content_length > self._app.config.max_body_bytes:
             raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
+        if head.expects_continue and head.refusal is not None:
+            raise head.refusal  # whether its body comes is unknown
         if head.expects_continue and not self._waiting:
             self.write(_CONTINUE)
         if not self._buffer and not head.chunked and not head.content_length:
@@ -293,6 +315,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _dispatch(self, head: Head, body: bytes | bytearray) -> None:
         self._head = self._chunks = None
+        self._head_began = False
         self.received_bytes = len(self._buffer)
         self.since_s = started_s = self._app.clock.monotonic_s()
         if not head.keep_alive:
@@ -302,11 +325,24 @@ class Http1Connection(asyncio.Protocol):
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()
         self._app.dispatch(exchange)
+        if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
+            self._slow = exchange
+
+    def _go_on(self) -> None:
+        """Take what had to wait for a slow request."""
+        self._regulate()
+        self._advance()
+        if self._half_closed and self._slow is None and not self._ending:
+            self._ending = True
+            if not self._waiting:
+                self.end()
 
     def _refuse(self, error: TopicsError) -> None:
         """Answer a request that cannot be read, and end: where the next one begins is unknown."""
-        self._ending = True
+        self._ending = self._lingers = True
         self._buffer = b""
+        self._head = self._chunks = None
+        self.since_s = self._app.clock.monotonic_s()
         exchange = self._app.unread_exchange(self)
         self._waiting.append(exchange)
         exchange.fail(error)
@@ -340,12 +376,15 @@ class Http1Connection(asyncio.Protocol):
 
     def _send_in_turn(self, exchange: Exchange, response: bytes) -> None:
         waiting = self._waiting
+        if exchange is self._slow:
+            self._slow = None
+            self._app.loop.call_soon(self._go_on)
         if len(waiting) == 1 and waiting[0] is exchange:
             waiting.popleft()
             if self._transport is not None:
                 self._transport.write(response)
             if self._ending:
-                self.end()
+                self._end_answered()
             elif self._reading_paused:
                 self._regulate()
             return
@@ -384,7 +423,7 @@ class Http1Connection(asyncio.Protocol):
                 stream, head = self._stream
                 stream.start(head)
         elif not waiting and self._ending:
-            self.end()
+            self._end_answered()
         elif self._reading_paused and len(waiting) < MAX_PIPELINED // 2:
             self._regulate()
             self._app.loop.call_soon(self._advance)
@@ -420,7 +459,20 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def is_reading_head(self) -> bool:
-        return self._head is None and len(self._buffer) > 0
+        return self._lingers or (self._head is None and len(self._buffer) > 0)
+
+    def _end_answered(self) -> None:
+        """Close, or only the way out while the peer may still be sending.
+
+        A socket closed with bytes unread is reset, and the peer may lose the answer.
+        """
+        transport = self._transport
+        if self._lingers and transport is not None and transport.can_write_eof():
+            transport.write_eof()
+            if self._reading_paused and not self._paused:
+                self._regulate()
+        else:
+            self.end()
 
     def end(self) -> None:
         """Close when everything written is sent."""
@@ -433,7 +485,7 @@ class Http1Connection(asyncio.Protocol):
 
     def give_up(self, error: TopicsError | None) -> None:
         """End because of a timeout; say so if a request had begun."""
-        if error is None or self._waiting:
+        if error is None or self._waiting or self._lingers:
             self.abort()
         else:
             self._refuse(error)
@@ -451,7 +503,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
-        stop = self._paused or len(self._waiting) >= MAX_PIPELINED
+        held = self._slow is not None and len(self._buffer) > MAX_HELD_BYTES
+        stop = self._paused or held or len(self._waiting) >= MAX_PIPELINED
         if self._transport is None or stop == self._reading_paused:
             return
         self._reading_paused = stop

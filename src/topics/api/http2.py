@@ -35,6 +35,8 @@ MAX_UNREAD_BYTES = 8 * 1024 * 1024
 """Answers of one connection that wait for the peer; past it new requests wait, too."""
 SKIPPED_BYTES = 1024 * 1024
 """Read and dropped of a refused body, besides twice the largest one allowed."""
+MAX_UNFRAMED_BYTES = 64 * 1024
+"""Received without any event: h2 looks at the length of a frame only when all of it is here."""
 QUIET_S = 30.0
 MAX_RESETS = 200
 """Streams a peer may take back in 30 seconds."""
@@ -68,6 +70,7 @@ class Http2Connection(asyncio.Protocol):
         self._receiving = False
         self._since_s = app.clock.monotonic_s()
         self._counted_from_s = self._since_s
+        self._unframed_bytes = 0
         self._resets = 0
         self._control_frames = 0
 
@@ -101,8 +104,12 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._receiving = True
         try:
-            for event in self._h2.receive_data(data):
+            events = self._h2.receive_data(data)
+            self._unframed_bytes = 0 if events else self._unframed_bytes + len(data)
+            for event in events:
                 self._on_event(event)
+            if self._unframed_bytes > MAX_UNFRAMED_BYTES:
+                self._go_away(_Errors.FRAME_SIZE_ERROR)
         except h2.exceptions.ProtocolError:
             self.end()  # h2 has written the GOAWAY that says why
         finally:
@@ -434,6 +441,8 @@ def _read_head(pairs: list[tuple[bytes, bytes]]) -> Head:
     authority = pseudo.get(b":authority")
     if authority is not None:
         plain = [(b"host", authority), *(p for p in plain if p[0] != b"host")]
+    if not authority and not any(name == b"host" and value for name, value in plain):
+        raise RequestError("a request needs an :authority or a Host")
     path = pseudo[b":path"]
     if len(path) > MAX_URL_BYTES:
         raise RequestError(f"the URL has more than {MAX_URL_BYTES} bytes")

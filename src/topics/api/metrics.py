@@ -8,7 +8,7 @@ import asyncio
 import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from topics.api.auth import Caller
 from topics.api.exchange import Exchange
@@ -67,17 +67,14 @@ def _of_requests(app: "App") -> Iterator[Family]:
 
 
 def _of_streams(app: "App") -> Iterator[Family]:
-    delivery = getattr(app, "delivery", None)
     metrics = app.metrics
-    streams, sessions = (
-        getattr(metrics, name, 0) for name in ("sse_connections", "watch_sessions")
-    )
-    yield gauge("topics_sse_connections", "open event streams", streams)
-    yield gauge("topics_watch_sessions", "watch sessions, with a stream or without", sessions)
+    yield gauge("topics_sse_connections", "open event streams", metrics.sse_connections)
+    yield gauge("topics_websocket_connections", "open WebSockets", metrics.websocket_connections)
+    yield gauge("topics_watch_sessions", "with a stream or without", metrics.watch_sessions)
     yield gauge(
         "topics_delivery_pressure",
         "how hard live delivery works: 0 idle, 1 nothing more fits",
-        getattr(delivery, "pressure", 0.0),
+        0.0 if app.log is None else app.delivery.pressure,
     )
 
 
@@ -142,23 +139,13 @@ def _of_wal(wal: WalFigures) -> Iterator[Family]:
 def _of_queues(engine: Engine, topics: TopicFigures) -> Iterator[Family]:
     yield gauge("topics_queue_topics", "topics of type queue", topics.queues)
     in_flight = sum(
-        queue_figures(engine, topic)[1] for topic in engine.topics() if topic.config.type == "queue"
+        engine.queue_state(topic).in_flight for topic in engine.topics() if topic.queue is not None
     )
     yield gauge("topics_queue_leases_in_flight", "jobs in the hands of workers", in_flight)
 
 
-def queue_figures(engine: Engine, topic: Topic) -> tuple[int, int]:
-    """Return how many jobs are ready and how many in flight."""
-    state_of = getattr(engine, "queue_state", None)
-    if state_of is None:
-        return topic.live_records, 0
-    state = state_of(topic)
-    return state.ready, state.in_flight
-
-
 def _of_routers(engine: Engine, caller: Caller) -> Iterator[Family]:
-    list_routers: Callable[[], list[Any]] = getattr(engine, "routers", list)
-    routers = list_routers()
+    routers = engine.routers()
     yield gauge("topics_routers", "routers", len(routers))
     seen = [
         state
@@ -185,10 +172,11 @@ def _of_each_topic(engine: Engine, caller: Caller) -> Iterator[Family]:
     yield _each("earliest_seq", "oldest seq", shown, lambda topic: topic.floors.earliest_seq)
     yield _each("records_live", "records", shown, lambda topic: topic.live_records)
     yield _each("bytes_live", "bytes of data and meta", shown, lambda topic: topic.live_bytes)
-    queues = [topic for topic in shown if topic.config.type == "queue"]
-    figures = {topic: queue_figures(engine, topic) for topic in queues}
-    yield _each("queue_ready", "jobs to be claimed", queues, lambda topic: figures[topic][0])
-    yield _each("queue_in_flight", "jobs with workers", queues, lambda topic: figures[topic][1])
+    queues = {topic: engine.queue_state(topic) for topic in shown if topic.queue is not None}
+    yield _each("queue_ready", "jobs to claim", list(queues), lambda topic: queues[topic].ready)
+    yield _each(
+        "queue_in_flight", "jobs with workers", list(queues), lambda topic: queues[topic].in_flight
+    )
 
 
 def _each(

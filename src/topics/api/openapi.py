@@ -110,7 +110,10 @@ def _operation(
     media = {kind: {"schema": _schema_of(kind, description, models)} for kind in description.media}
     failure = {JSON: {"schema": models.of(FailureReply)}}
     responses: dict[str, object] = {
-        str(status): {"description": HTTPStatus(status).phrase, "content": media}
+        str(status): {
+            "description": HTTPStatus(status).phrase,
+            **({"content": media} if media else {}),
+        }
         for status in description.statuses
     }
     for status in _refusals(route, description, has_keys=has_keys):
@@ -147,7 +150,7 @@ def _refusals(route: "Route", description: Description, *, has_keys: bool) -> li
         if has_keys:
             found |= {401, 403}
     if route.is_stream:
-        found.add(406)
+        found |= {401, 406}
     return sorted(found)
 
 

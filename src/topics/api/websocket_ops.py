@@ -146,6 +146,7 @@ class WebSocketOps:
 
     def _submit(self, op: ClientOp, topic: Topic, write: Write, *, created: bool) -> None:
         waiter = self._app.ready_log.waiter_of(topic)
+        waiter.submit_gathered()  # asked for before this write
         _, ticket = self._app.engine.submit_append(topic, write, waiter=waiter)
         self.under_way += 1
 

@@ -6,7 +6,6 @@ from topics.cli.config import show_config
 from topics.cli.inspect import run_inspect
 from topics.cli.repair import run_repair
 from topics.cli.serve import run_serve
-from topics.cli.tour import run_tour
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
 
@@ -21,7 +20,6 @@ config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
 app.command("serve")(run_serve)
-app.command("tour")(run_tour)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)

@@ -168,8 +168,9 @@ class _Absorption:
         self._copied: list[tuple[Chunk, int, int, _Piece]] = []
 
     def write(self) -> None:
+        kept_from = min(self.topic.floors.earliest_seq, self.topic.pinned_from)
         for chunk in self._chunks:
-            if chunk.last_seq >= min(self.topic.floors.earliest_seq, self.topic.pinned_from):
+            if chunk.last_seq >= kept_from:
                 self._copy(chunk)
             else:
                 self.skipped = True

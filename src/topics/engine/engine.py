@@ -143,7 +143,7 @@ class Engine:
         """Note what the process before this one left to be done."""
         for shard, topic in self.registry.each():
             shard.tail_bytes += sum(chunk.size for chunk in topic.chunks())
-            if topic.chunks() or topic.flagged:
+            if topic.chunks() or topic.flagged or (topic.link and topic.link.needs_mark):
                 shard.dirty.add(topic)
             if topic.queue and topic.queue.moves:
                 shard.moves_due.add(topic)
@@ -226,7 +226,7 @@ class Engine:
         if topic is None or topic.link is None:
             return self.registry.create(name, changes)
         # The config says how copies outlive a restart: those of the old one must be safe before.
-        with self._routers.lock, self._work_lock:
+        with self._routers.held(), self._work_lock:
             self.checkpoint()
             return self.registry.create(name, changes)
 
@@ -242,7 +242,7 @@ class Engine:
     def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
-        with self._routers.lock:
+        with self._routers.held():
             topic = self.registry.find(name)
             if topic is not None:
                 self._routers.settle_topic(topic)

@@ -52,7 +52,8 @@ def _sync_flags(shard: Shard, segment: Segment) -> None:
 def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
     """Drop whole sealed segments of which nothing is live; return how many."""
     with shard.lock:
-        sealed = [s for s in topic.segments() if s.sealed and s.last_seq < topic.pinned_from]
+        kept = topic.pinned_from
+        sealed = [s for s in topic.segments() if s.sealed and s.last_seq < kept]
         below = [s for s in sealed if s.last_seq < topic.floors.earliest_seq]
         dead = [s for s in sealed if s.live_records == 0 and s not in below]
         gone = [*below, *dead]

@@ -1,40 +1,49 @@
 """What workers ask of a queue, and what it answers. Reference: docs/reference/queues.md."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from topics.model.diff import NO_META
+from topics.model.diff import NO_META, Seq, check_seq
+from topics.model.performance import Performance
+from topics.model.topic_config import Clamped
+
+Worker = Annotated[str, Meta(min_length=1, description="the name of the worker")]
+Seqs = Annotated[Sequence[Seq], Meta(extra_json_schema={"maxItems": 1000})]
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
     """A worker wants jobs; without `lease_ms` the queue's own lease time counts."""
 
-    node: str
-    max: int = 1
-    lease_ms: int | None = None
+    node: Worker
+    max: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 1
+    lease_ms: Clamped | None = None
 
 
 class AckRequest(Struct, frozen=True, kw_only=True):
     """A worker is done with jobs; `lease_ids`, one a seq, keep a stale worker from acking."""
 
-    node: str
-    seqs: Sequence[int]
+    node: Worker
+    seqs: Seqs
     lease_ids: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for seq in self.seqs and (min(self.seqs), max(self.seqs)):
+            check_seq("seqs", seq)
 
 
 class NackRequest(AckRequest, frozen=True, kw_only=True):
     """A worker gives jobs back, to be claimed again after `delay_ms`."""
 
-    delay_ms: int = 0
+    delay_ms: Clamped = 0
 
 
 class ExtendRequest(AckRequest, frozen=True, kw_only=True):
     """A worker needs more time, counted from now."""
 
-    lease_ms: int
+    lease_ms: Clamped
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -117,6 +126,48 @@ class QueueState(Struct, frozen=True, kw_only=True):
     ready: int
     in_flight: int
     dead_lettered: int
+
+
+class ShownJob(Struct, frozen=True, kw_only=True):
+    """A job as a worker gets it; what it has not is left out."""
+
+    seq: int = field(name="$seq")
+    lease_id: str
+    deadline: int
+    deliveries: int
+    ts: int = field(name="$ts")
+    node: str | UnsetType = field(name="$node", default=UNSET)
+    tag: str | UnsetType = field(name="$tag", default=UNSET)
+    meta: dict[str, Any] | UnsetType = UNSET
+    data: Any
+
+
+class ClaimReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer to a claim."""
+
+    topic: str
+    claimed: list[ShownJob]
+    count: int
+    ready: int
+    performance: Performance
+
+
+class AckReply(Acked, frozen=True, kw_only=True):
+    """The body of the answer to an ack."""
+
+    performance: Performance
+
+
+class NackReply(Nacked, frozen=True, kw_only=True):
+    """The body of the answer to a nack."""
+
+    performance: Performance
+
+
+class ExtendReply(Extended, frozen=True, kw_only=True):
+    """The body of the answer to an extend."""
+
+    performance: Performance
 
 
 _DECODE_JOBS: Callable[[bytes], list[Job]] = msgspec.json.Decoder(list[Job]).decode

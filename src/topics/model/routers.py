@@ -4,17 +4,20 @@ The reference page is docs/reference/routers.md.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from topics.config import nearest
 from topics.errors import RequestError
 from topics.limits import check_topic_name
 from topics.model.diff import parse_match
+from topics.model.performance import Performance
+from topics.model.topic_config import TopicName
 
 Guarantee = Literal["at_least_once", "exactly_once"]
+Filter = Annotated[str | tuple[str, str, str], Meta(title="Match")]
 ROUTER_META_KEY = "_topics_router"
 """Under this key of `meta` an `exactly_once` router writes where a copy comes from."""
 
@@ -22,12 +25,12 @@ ROUTER_META_KEY = "_topics_router"
 class RouterDefinition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one router does: it travels on the wire and in the WAL."""
 
-    source: str
-    dest: str
+    source: TopicName
+    dest: TopicName
     preserve_node: bool = True
     preserve_tag: bool = True
     create_dest: bool = True
-    filter: str | tuple[str, str, str] | None = None
+    filter: Filter | None = None
     allow_cycle: bool = False
     guarantee: Guarantee = "at_least_once"
 
@@ -67,6 +70,44 @@ class RouterState(Struct, frozen=True, kw_only=True):
     """Copies that it made: exact while the process lives, and after a clean stop."""
     lag: int
     """Source records that it has not looked at yet."""
+
+
+class ShownRouter(RouterDefinition, frozen=True, kw_only=True):
+    """A router with its name and how far it has come."""
+
+    router: str
+    forwarded_total: int
+    lag: int
+
+
+class RouterReply(ShownRouter, frozen=True, kw_only=True):
+    """The body of the answer to a look at one router."""
+
+    performance: Performance
+
+
+class RouterPutReply(RouterDefinition, frozen=True, kw_only=True):
+    """The body of the answer to a create or an update."""
+
+    router: str
+    created: bool
+    performance: Performance
+
+
+class RouterDeleteReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer to the end of a router."""
+
+    router: str
+    deleted: bool
+    performance: Performance
+
+
+class RouterListReply(Struct, frozen=True, kw_only=True):
+    """One page of a list; `next_cursor` is there while there are more."""
+
+    routers: list[ShownRouter]
+    next_cursor: str | UnsetType = UNSET
+    performance: Performance
 
 
 def _check_filter(value: object) -> None:

@@ -64,6 +64,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if "durability" not in changes and "durable" in changes:
             fields["durability"] = "fsync" if changes["durable"] else "disk"
         fields["durable"] = fields["durability"] == "fsync"
+        _check_amounts(fields)
         try:
             config = msgspec.convert(fields, type(self))
         except msgspec.ValidationError as error:
@@ -83,6 +84,14 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def persists(self) -> bool:
         return self.durability != "ephemeral"
+
+
+def _check_amounts(fields: Mapping[str, Any]) -> None:
+    """Say it in words: 0 is a value with a meaning of its own."""
+    for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"):
+        value = fields[name]
+        if isinstance(value, int) and value < 0:
+            raise RequestError(f"topic config: {name} must be 0 (off) or more")
 
 
 def _checked(config: _C) -> _C:

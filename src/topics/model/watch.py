@@ -6,10 +6,12 @@ from msgspec import Meta, Struct
 
 from topics.limits import DEFAULT_LIMIT
 from topics.model.diff import Match, Seq, check_seq
+from topics.model.performance import Performance
 
 HEARTBEAT_MS = (1_000, 60_000)
 WATCH_BATCH_BYTES = 256 * 1024
 WILDCARD = "*"
+NAME_OR_PATTERN = r"^([A-Za-z0-9][A-Za-z0-9._:-]{0,254}\*?|\*)$"
 
 
 class WatchStart(Struct, frozen=True, kw_only=True):
@@ -39,6 +41,29 @@ class WatchBody(WatchOptions, frozen=True, kw_only=True):
     """The body of a watch; unknown fields are ignored."""
 
     topics: Annotated[
-        dict[str, WatchStart], Meta(description="where to begin, by name or pattern (prefix*)")
+        dict[str, WatchStart],
+        Meta(
+            min_length=1,
+            description="where to begin, by name or pattern (prefix*)",
+            extra_json_schema={"maxProperties": 256, "propertyNames": {"pattern": NAME_OR_PATTERN}},
+        ),
     ]
     heartbeat_ms: Annotated[int, Meta(ge=0, description="clamped to 1000..60000")] = 15_000
+
+
+class WatchedTopic(Struct, frozen=True, kw_only=True):
+    """Where a watch stands in one topic, and how far that goes."""
+
+    from_seq: int
+    head_seq: int
+    earliest_seq: int
+
+
+class WatchReply(Struct, frozen=True, kw_only=True):
+    """The body of the answer: `stream_url` is good for whoever asked, until it is left alone."""
+
+    wid: str
+    stream_url: str
+    session_ttl_ms: int
+    topics: dict[str, WatchedTopic]
+    performance: Performance

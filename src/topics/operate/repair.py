@@ -26,7 +26,13 @@ from topics.operate.wal import Gap, Log
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import cache_is_intact, open_data_dir
 from topics.storage.disk.disk import Disk
-from topics.storage.snapshots.snapshot import QueueSnapshot, Snapshot, TopicSnapshot, save_snapshot
+from topics.storage.snapshots.snapshot import (
+    LinkSnapshot,
+    QueueSnapshot,
+    Snapshot,
+    TopicSnapshot,
+    save_snapshot,
+)
 
 NO_FILE: Final = "no file holds them: a segment or a log file is missing"
 IN_MEMORY: Final = "the topic is ephemeral: its records lived in memory only"
@@ -214,6 +220,7 @@ class _Repair:
             idempotency=keys,
             producers=producers,
             queue=self._queue_of(facts),
+            link=_link_of(state, facts),
         )
 
     def _queue_of(self, facts: TopicFacts) -> QueueSnapshot | None:
@@ -273,6 +280,16 @@ def _plan_holes(
         *(Hole(a, b, "crash") for a, b in lost),
     ]
     return holes, lost
+
+
+def _link_of(state: State, facts: TopicFacts) -> LinkSnapshot | None:
+    """Keep the routers into a topic; what no segment had of their copies is forwarded once more."""
+    link = facts.link
+    if link is None or not link.routers or link.source_id not in state.topics:
+        return None
+    told = [a.cursor for a in [link.base, *link.anchors] if a.source_id == link.source_id]
+    all_on_log = facts.config.get("discard") == "reject"
+    return link.save(cursor=max(told) if all_on_log else told[0])
 
 
 def _logs_of(state: State, facts: TopicFacts) -> list[Log]:

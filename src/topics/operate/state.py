@@ -5,11 +5,11 @@ is missing leaves a topic as it was told before. Keeps: a topic that was deleted
 its id is in `deleted_ids`.
 """
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from topics.engine.queues.replay import EVENTS, REMOVALS, apply_lease, load_table
 from topics.engine.queues.table import LeaseTable
+from topics.engine.routers.rebuild import FoundLink
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
 from topics.errors import CorruptData, DiskFailed, UnknownFormat
@@ -29,7 +29,7 @@ from topics.storage.wal.frame import FrameType
 from topics.storage.wal.log import Position
 from topics.storage.wal.replay import Run
 
-LATER_FRAMES = (frame.RouterCreate, frame.RouterDelete, frame.Group)
+LATER_FRAMES = (frame.Group,)
 DEFAULT_WINDOW_MS = 120_000
 
 
@@ -96,6 +96,8 @@ class TopicFacts:
         self.done_seqs: set[int] = set()
         """Jobs that the log calls done."""
         self.appends: list[AppendRun] = []
+        self.link: FoundLink | None = None
+        """The routers that copy into this topic: a start makes their copies again."""
 
     @property
     def earliest_seq(self) -> int:
@@ -123,6 +125,9 @@ class TopicFacts:
         self.idempotency.load(saved.idempotency, saved.producers)
         if saved.queue is not None:
             load_table(self.queue, saved.queue)
+        if saved.link is not None:
+            self.link = FoundLink()
+            self.link.load(saved.link)
 
     def apply(self, body: frame.Body, *, ts: int) -> None:
         """Take in one control frame of this topic."""
@@ -148,7 +153,14 @@ class TopicFacts:
             case frame.Tier():
                 self.cold.add(body.first_seq)
             case _:
-                pass
+                self._route(body)
+
+    def _route(self, body: frame.Body) -> None:
+        if isinstance(body, frame.RouterCreate):
+            self.link = self.link or FoundLink()
+            self.link.apply(body)
+        elif isinstance(body, frame.RouterDelete) and self.link is not None:
+            self.link.routers.pop(body.name, None)
 
     def _delete(self, body: frame.Delete | frame.Lease) -> None:
         if isinstance(body, frame.Lease):
@@ -278,7 +290,7 @@ def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool
         state.topics.pop(topic_id, None)
         state.deleted_ids.add(topic_id)
     elif isinstance(body, frame.CheckpointMark):
-        _absorb(state, body.absorbed.items())
+        _absorb(state, body)
     elif body is not None and not isinstance(body, frame.SyncMark):
         topic = _topic(state, topic_id, make_unknown=make_unknown)
         if topic is not None:
@@ -311,11 +323,13 @@ def _create(state: State, topic_id: int, body: frame.TopicCreate) -> None:
     state.unknown_ids.discard(topic_id)
 
 
-def _absorb(state: State, absorbed: Iterable[tuple[int, int]]) -> None:
-    for topic_id, seq in absorbed:
+def _absorb(state: State, mark: frame.CheckpointMark) -> None:
+    for topic_id, seq in mark.absorbed.items():
         if topic_id in state.topics:
             topic = state.topics[topic_id]
             topic.absorbed_seq = max(topic.absorbed_seq, seq)
+            if topic.link is not None and topic_id in mark.cursors:
+                topic.link.mark(*mark.cursors[topic_id])
 
 
 def _topic(state: State, topic_id: int, *, make_unknown: bool) -> TopicFacts | None:

@@ -418,11 +418,15 @@ def find_uncovered(
     *,
     within: tuple[int, int] | None = None,
 ) -> list[tuple[int, int]]:
-    """Return the seqs from floor to head that are in no segment, no hole and on no log."""
+    """Return the seqs from floor to head that are in no segment, no hole and on no log.
+
+    What routers copied since the last checkpoint is in none of them: a start makes it again.
+    """
     first_seq, last_seq = within or (1, max([topic.head_seq, *(last for _, last in spans)]))
     on_log = [(max(run.first_seq, topic.absorbed_seq + 1), run.last_seq) for run in topic.appends]
     holes = [(hole.first_seq, hole.last_seq) for hole in topic.holes]
-    covered = join([*spans, *on_log, *holes])
+    derived = [] if topic.link is None else [(topic.absorbed_seq + 1, topic.head_seq)]
+    covered = join([*spans, *on_log, *holes, *derived])
     return subtract([(max(first_seq, topic.earliest_seq), last_seq)], covered)
 
 

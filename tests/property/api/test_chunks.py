@@ -48,7 +48,9 @@ def test_any_cut_gives_the_same_body(
 
 
 @given(bodies(), st.data())
-def test_a_body_that_is_cut_short_is_never_done(body: tuple[bytes, bytes], data: st.DataObject):
+def test_a_body_that_is_cut_short_is_never_done(
+    body: tuple[bytes, bytes], data: st.DataObject
+) -> None:
     framed = body[0][: data.draw(st.integers(0, len(body[0]) - 1))]
     assert not feed([framed])[0].done
 

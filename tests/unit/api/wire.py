@@ -23,8 +23,9 @@ class Wire:
         self.sent = b""
         self.unread = 0
         self.closed = False
+        self.half_closed = False
         self.aborted = False
-        self.reading = True
+        self._reading = True
         self.protocol: asyncio.Protocol | None = None
         self._high_water = high_water
 
@@ -63,13 +64,16 @@ class Wire:
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more comes."""
+        self.half_closed = True
 
     def pause_reading(self) -> None:
-        self.reading = False
+        self._reading = False
 
     def resume_reading(self) -> None:
-        self.reading = True
+        self._reading = True
+
+    def is_reading(self) -> bool:
+        return self._reading
 
 
 class HeldApp(App):
@@ -86,11 +90,14 @@ class HeldApp(App):
             request_log=RequestLog(self.lines.append, self.manual_clock),
         )
         self.hold = hold
+        self.hold_slowly = False
+        """As a handler does that is a coroutine."""
         self.held: list[Exchange] = []
 
     def dispatch(self, exchange: Exchange) -> None:
         if self.hold and exchange.head.refusal is None:
             exchange.caller.requests += 1
+            exchange.is_slow = self.hold_slowly
             self.held.append(exchange)
         else:
             super().dispatch(exchange)

@@ -55,12 +55,12 @@ def test_the_file_may_be_named_by_the_environment(
 
 def test_a_secret_is_never_printed(run: "Run", monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPICS_API_KEYS", "hunter2:rw")
-    monkeypatch.setenv("TOPICS_BIND", "0.0.0.0:4000")
+    monkeypatch.setenv("TOPICS_BROKER_PORT", "4001")
     for arguments in ([], ["--json"]):
         outcome = run("config", "show", *arguments)
         assert "hunter2" not in outcome.out + outcome.err
         assert "(hidden)" in outcome.out
-        assert "0.0.0.0:4000" in outcome.out
+        assert "4001" in outcome.out
 
 
 def test_a_wrong_setting_is_one_line_on_stderr(run: "Run", monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from topics.operate.repair import repair
 from topics.operate.report import RepairReport
 from topics.operate.verify import verify
 from topics.storage.disk.local_disk import LocalDisk
-from topics.storage.wal.frame import RouterCreate, encode_control
+from topics.storage.wal.frame import Group, encode_control
 
 
 class Rescued(Place):
@@ -345,11 +345,11 @@ def test_a_cold_tier_that_was_not_named_is_asked_for(place: Place) -> None:
 def test_frames_of_a_newer_version_are_refused(killed: Place) -> None:
     number, offset = _place_of_seq(killed, 50)
     content = bytearray(killed.wal(number).read_bytes())
-    frame = encode_control(RouterCreate("r", {}))
+    frame = encode_control(Group("g", "joined", {}))
     end = offset + int.from_bytes(content[offset : offset + 4], "little") + 4
     content[end : end + len(frame)] = frame
     killed.wal(number).write_bytes(content)
-    with pytest.raises(UnknownFormat, match="RouterCreate"):
+    with pytest.raises(UnknownFormat, match="Group"):
         repair(killed.disk)
 
 

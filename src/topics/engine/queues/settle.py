@@ -59,6 +59,8 @@ class Ack(Removal):
             ready=ready,
             in_flight=in_flight,
         )
+        if self._seqs:
+            self._table.notify()
 
     def abort(self) -> None:
         for job in self._jobs:
@@ -118,7 +120,7 @@ def submit_nack(
 ) -> LeaseChange:
     ready_at = now_ms + request.delay_ms if request.delay_ms else 0
     jobs, skipped = _held(table, request, each=lambda job: table.give_back(job, ready_at=ready_at))
-    if jobs and not ready_at:
+    if jobs:
         table.notify()
 
     def build() -> Nacked:

@@ -62,7 +62,8 @@ class LeaseTable:
         """Dead letters whose frame is not safe yet: they are not in `moves`."""
         self.dead_lettered = 0
         self.listeners: set[Callable[[], object]] = set()
-        """Called under the shard's lock when jobs may have become ready: they only schedule."""
+        """Called under the shard's lock when jobs may have become ready, or a worker may have a
+        hand free: they only schedule."""
         self._counts: dict[JobState, int] = dict.fromkeys(JobState.__args__, 0)  # type: ignore[attr-defined] # of a Literal
         self._by_lease: dict[str, TrackedJob] = {}
         self._returned: list[int] = []

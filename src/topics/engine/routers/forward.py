@@ -8,6 +8,8 @@ restart cannot (the source is in memory, the destination rejects, routers go in 
 copies are written, with the cursor in the same batch.
 """
 
+from collections import Counter
+
 from topics.clock import Clock
 from topics.engine.append import Append, check_caps, reserve
 from topics.engine.routers.gather import Stretch
@@ -66,8 +68,8 @@ class CopyBatch(Append):
         link, topic, stretch = self._link, self.topic, self._stretch
         super().publish()
         link.cursor = stretch.upto
-        for router in stretch.copies.makers:
-            router.forwarded_total += 1
+        for router, count in Counter(stretch.copies.makers).items():
+            router.forwarded_total += count
         if link.in_cycle:
             looked_at = min((out.cursor for out in topic.links), default=topic.head_seq)
             kept = [hops for hops in topic.hops if hops[1] > looked_at]

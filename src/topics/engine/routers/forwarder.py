@@ -31,6 +31,10 @@ WAVES_MAX = 64
 TRIES = 4
 
 
+def _never() -> bool:
+    return False
+
+
 class Forwarder:
     """Moves links on."""
 
@@ -50,8 +54,11 @@ class Forwarder:
         """Sources that have grown; writers add to it under their shard's lock."""
         self._waiting: set[Link] = set()
 
-    def forward_once(self) -> bool:
-        """Forward what is due; tell whether anything moved."""
+    def forward_once(self, *, is_wanted: Callable[[], bool]) -> bool:
+        """Forward what is due; tell whether anything moved.
+
+        Ends early when somebody wants the lock; what is due then stays due.
+        """
         moved = False
         failure: TopicsError | None = None
         now_s = self._clock.monotonic_s()
@@ -61,32 +68,34 @@ class Forwarder:
             ready = set()
             for link in sorted(links - self._waiting_now(now_s), key=_by_name):
                 try:
-                    moved = self.forward(link) or moved
+                    moved = self.forward(link, is_wanted=is_wanted) or moved
                 except (RetryLater, StorageError) as error:
                     failure = failure or error
-            if not self.due:
+            if not self.due or is_wanted():
                 break
         if isinstance(failure, StorageError):
             raise failure
         return moved
 
-    def forward(self, link: Link) -> bool:
+    def forward(self, link: Link, *, is_wanted: Callable[[], bool] = _never) -> bool:
         """Forward all that the source has; tell whether the cursor moved."""
         head_seq, before = link.source.head_seq, link.cursor
         self._waiting.discard(link)
+        limit = STEP_RECORDS
         try:
             if link.cursor < head_seq and link.dest.config.durability == "fsync":
                 self._sync_source(link)
-            limit = STEP_RECORDS
-            while link.cursor < head_seq and limit:
+            while link.cursor < head_seq and limit and not is_wanted():
                 limit = self._step(link, head_seq, limit)
         except (RetryLater, StorageError):
             self._wait(link)
             raise
-        if link.cursor < head_seq:
+        if not limit:
             self._wait(link)
-        else:
-            link.backoff_ms = 0
+            return link.cursor > before
+        link.backoff_ms = 0
+        if link.cursor < head_seq:
+            self.due.add(link.source)
         return link.cursor > before
 
     def forget(self, link: Link) -> None:

@@ -57,6 +57,11 @@ class Link:
         return self.cursor < self.source.head_seq
 
     @property
+    def needs_mark(self) -> bool:
+        """Tell whether the cursor has moved since a mark had it, perhaps without any copy."""
+        return self.cursor > self.durable_cursor
+
+    @property
     def keeps_room(self) -> bool:
         """Tell whether the destination refuses what does not fit; then a copy may have to wait."""
         return self.dest.config.discard == "reject"

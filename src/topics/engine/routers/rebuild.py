@@ -19,7 +19,7 @@ from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
 from topics.kernel import FLAG_DURABLE
 from topics.model.routers import RouterDefinition
-from topics.storage.snapshots.snapshot import LinkSnapshot
+from topics.storage.snapshots.snapshot import LinkSnapshot, RouterSnapshot
 from topics.storage.wal import frame
 
 _END = 2**64
@@ -63,6 +63,14 @@ class FoundLink:
             self._add(
                 body.name, body.definition, body.number, known.forwarded_total if known else 0
             )
+
+    def save(self, *, cursor: int) -> LinkSnapshot:
+        """Return what a snapshot says of it, with copies up to a cursor in the topic."""
+        routers = [
+            RouterSnapshot(r.name, r.definition.as_dict(), r.number, r.forwarded_total)
+            for r in self.routers.values()
+        ]
+        return LinkSnapshot(self.source_id, cursor, routers)
 
     def _add(self, name: str, fields: dict[str, object], number: int, total: int) -> None:
         definition = RouterDefinition.from_fields(fields)

@@ -6,8 +6,8 @@ into synced segments: a restart rebuilds copies by the routers it finds, and onl
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from topics.clock import Clock
@@ -51,7 +51,8 @@ class Routers:
         config: ServerConfig,
         clock: Clock,
     ) -> None:
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
+        self._turn = threading.Lock()
         self._registry = registry
         self._forwarder = forwarder
         self._checkpoint = checkpoint
@@ -65,6 +66,16 @@ class Routers:
                 self._by_name[router.name] = _Place(link, router)
                 self._next_number = max(self._next_number, router.number + 1)
         mark_cycles(self._links())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every link where it is; whoever wants to forward waits its turn behind this."""
+        with self._turn:
+            self._lock.acquire()
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     # Looking.
 
@@ -86,7 +97,7 @@ class Routers:
         """Make or change a router; tell whether it was made."""
         check_router_name(name)
         definition = RouterDefinition.from_fields(fields)
-        with self.lock:
+        with self.held():
             before = self._by_name.get(name)
             if before is not None and before.router.definition == definition:
                 return definition, False
@@ -102,7 +113,7 @@ class Routers:
 
     def delete(self, name: str) -> bool:
         check_router_name(name)
-        with self.lock:
+        with self.held():
             place = self._by_name.get(name)
             if place is None:
                 return False
@@ -131,14 +142,18 @@ class Routers:
     # Forwarding.
 
     def forward_once(self) -> bool:
-        with self.lock:
-            return self._forwarder.forward_once()
+        with self._turn:
+            pass  # a lock is not fair: without this a busy forwarder would let nobody else in
+        with self._lock:
+            return self._forwarder.forward_once(is_wanted=self._turn.locked)
 
     def forward_for(self, topic: Topic) -> None:
         """Forward everything that is due into a topic, from the far end of its chain."""
         if not any(link.is_due for link in _chain(topic)):
             return
-        with self.lock:
+        with self._turn:
+            pass
+        with self._lock:
             for link in reversed(_chain(topic)):
                 if link.is_due:
                     self._forwarder.forward(link)
@@ -206,6 +221,7 @@ class Routers:
                 source.links = tuple(out for out in source.links if out is not link)
             raise
         self._next_number += 1
+        link.durable_cursor = link.cursor  # the frame says so, and all copies are in segments
         if dest.link is not None and dest.link is not link:
             self._detach(dest.link)
         link.routers = link.with_router(router)

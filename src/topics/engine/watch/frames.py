@@ -80,15 +80,26 @@ def heartbeat(now_ms: int) -> bytes:
     return b": hb %d\n\n" % now_ms
 
 
-def record_body(page: Page, *, from_seq: int) -> bytes:
-    """Return the body of a `record` frame, in one line.
+def one_line(json: bytes) -> bytes:
+    """Return JSON without line ends, which would cut a frame.
 
-    The records hold what was sent, and JSON allows line ends between its tokens, never inside of
-    a string: a space is as good there, and a line end would cut the frame.
+    It holds what was sent, and JSON allows line ends between its tokens, never inside of a string:
+    a space is as good there.
     """
-    records = page.records_json
-    if b"\n" in records or b"\r" in records:
-        records = records.translate(_LINE_ENDS)
+    if b"\n" in json or b"\r" in json:
+        return json.translate(_LINE_ENDS)
+    return json
+
+
+def job_frame(topic: str, job: bytes, *, seq: int) -> bytes:
+    """Return the event of one job of a queue, from its JSON."""
+    body = b'{"topic":"%b",%b' % (topic.encode(), one_line(job)[1:])
+    return b"event: job\nid: %d\ndata: %b\n\n" % (seq, body)
+
+
+def record_body(page: Page, *, from_seq: int) -> bytes:
+    """Return the body of a `record` frame."""
+    records = one_line(page.records_json)
     return b'{"topic":"%b","records":[%b],"from_seq":%d,"to_seq":%d,"head_seq":%d}' % (
         page.topic.encode(),
         records,

@@ -1,14 +1,20 @@
 """Snapshots: the same comes back, and damage is never believed."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topics.errors import CorruptData, TopicsError, UnknownFormat
+from topics.kernel import xxh3_64
 from topics.storage.disk import paths
 from topics.storage.snapshots.snapshot import (
     HEADER,
+    MAGIC,
+    VERSION,
     DedupeEntry,
+    LinkSnapshot,
+    RouterSnapshot,
     ShardSnapshot,
     Snapshot,
     TopicSnapshot,
@@ -23,6 +29,12 @@ from topics.testing.hostile_disk import HostileDisk
 U64 = st.integers(0, 2**64 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 ENTRIES = st.builds(DedupeEntry, U64, U64, U64)
+LINKS = st.builds(
+    LinkSnapshot,
+    U64,
+    U64,
+    st.lists(st.builds(RouterSnapshot, NAMES, st.dictionaries(NAMES, NAMES), U64, U64), max_size=2),
+)
 TOPICS = st.builds(
     TopicSnapshot,
     topic_id=U64,
@@ -41,6 +53,7 @@ TOPICS = st.builds(
     cold_segments=st.lists(U64, max_size=3),
     idempotency=st.dictionaries(NAMES, ENTRIES, max_size=3),
     producers=st.dictionaries(NAMES, st.lists(st.tuples(U64, ENTRIES), max_size=3), max_size=3),
+    link=st.none() | LINKS,
 )
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -138,3 +151,10 @@ def test_a_cut_while_saving_leaves_a_whole_one(seed: int, cut_at: int) -> None:
     loaded = load_newest_snapshot(disk.power_cut(seed))
     assert loaded is not None
     assert loaded[0] == 3 if finished else loaded[0] in (2, 3)
+
+
+def test_a_snapshot_of_a_version_without_routers_is_read() -> None:
+    topic: tuple[object, ...] = (1, "a", 0, {}, 0, 0, 0, 1, 1, "cap", 1, 0, [], [], {}, {})
+    body = msgspec.msgpack.encode((2, [], [topic], True))
+    content = HEADER.pack(MAGIC, VERSION, len(body), xxh3_64(body)) + body
+    assert decode_snapshot(content, name="n").topics[0].link is None

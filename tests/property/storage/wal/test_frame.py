@@ -24,11 +24,15 @@ SEQS = st.lists(U64, max_size=4)
 BODIES: dict[type[Body], st.SearchStrategy[Body]] = {
     frame.TopicCreate: st.builds(frame.TopicCreate, NAMES, FIELDS, U64),
     frame.TopicDelete: st.builds(frame.TopicDelete),
-    frame.RouterCreate: st.builds(frame.RouterCreate, NAMES, FIELDS),
+    frame.RouterCreate: st.builds(frame.RouterCreate, NAMES, FIELDS, U64, U64, U64, U64),
     frame.RouterDelete: st.builds(frame.RouterDelete, NAMES),
     frame.Delete: st.builds(frame.Delete, U64, MATCHES, U64),
     frame.EvictWatermark: st.builds(frame.EvictWatermark, U64, U64, NAMES),
-    frame.CheckpointMark: st.builds(frame.CheckpointMark, st.dictionaries(U64, U64, max_size=5)),
+    frame.CheckpointMark: st.builds(
+        frame.CheckpointMark,
+        st.dictionaries(U64, U64, max_size=5),
+        st.dictionaries(U64, st.tuples(U64, U64), max_size=5),
+    ),
     frame.ConfigUpdate: st.builds(frame.ConfigUpdate, FIELDS),
     frame.Lease: st.builds(frame.Lease, NAMES, NAMES, SEQS, st.lists(NAMES, max_size=3), U64),
     frame.HeadWatermark: st.builds(frame.HeadWatermark, U64),

@@ -184,6 +184,17 @@ def test_a_router_outlives_its_process(place: Place, end: str) -> None:
     assert [s.router for s in place.log.engine.routers()] == ["r"]
 
 
+def test_a_new_filter_is_not_for_what_the_old_one_held_back(place: Place) -> None:
+    place.log.engine.put_router("r", {**AB, "filter": "x"})
+    place.fill("a", 1)
+    place.kill()  # which looks at the record, and makes no copy
+    place.log.engine.put_router("r", AB)
+    place.stop()
+    assert place.log.state("b").count == 0
+    place.fill("a", 2)
+    assert place.log.state("b").count == 2
+
+
 @pytest.mark.parametrize("end", ["kill", "cut", "stop"])
 def test_a_router_that_moved_is_found_where_it_went(place: Place, end: str) -> None:
     engine = place.log.engine

@@ -1,0 +1,138 @@
+"""Jobs pushed to workers."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.unit.api.streaming import EventReader, Place, run, serving, until
+
+
+async def new_queue(place: Place, *data: Any, **config: Any) -> None:  # noqa: ANN401 - any JSON
+    await place.call("PUT", "/v0/topics/q", {"type": "queue", **config})
+    if data:
+        await place.append("q", *data)
+
+
+async def counts(place: Place) -> tuple[int, int]:
+    _, state = await place.call("GET", "/v0/topics/q")
+    return state["queue"]["ready"], state["queue"]["in_flight"]
+
+
+async def next_job(stream: EventReader) -> dict[str, Any]:
+    event = await stream.next()
+    assert event.kind == "job", event.data
+    assert event.id == str(event.data["$seq"])
+    job: dict[str, Any] = event.data
+    return job
+
+
+async def settle(place: Place, word: str, job: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    body = {"node": "w", "seqs": [job["$seq"]], "lease_ids": [job["lease_id"]], **more}
+    status, answer = await place.call("POST", f"/v0/topics/q/{word}", body)
+    assert (status, answer["skipped"]) == (200, [])
+    return dict(answer)
+
+
+def test_a_worker_holds_up_to_max_jobs_and_gives_the_rest_back_when_it_leaves(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, "a", "b", "c")
+            stream = await place.stream("/v0/topics/q/work?node=w&max=2&lease_ms=20000")
+            first, second = await next_job(stream), await next_job(stream)
+            assert (first["topic"], first["$seq"], first["data"]) == ("q", 1, "a")
+            assert first["deliveries"] == 1
+            assert first["deadline"] > first["$ts"]
+            assert await counts(place) == (1, 2)
+            await settle(place, "ack", first)
+            third = await next_job(stream)
+            assert third["$seq"] == 3
+            await settle(place, "nack", second, delay_ms=60_000)
+            await place.append("q", "d")
+            assert (await next_job(stream))["data"] == "d"
+            await stream.close()
+            await until(lambda: place.app.metrics.sse_connections == 0)
+            assert await counts(place) == (2, 0)
+            again = await place.stream("/v0/topics/q/work?node=v&max=9")
+            assert [(await next_job(again))["deliveries"] for _ in range(2)] == [2, 2]
+
+    run(scenario)
+
+
+def test_jobs_are_pushed_as_they_come_and_go_to_one_worker_each(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place)
+            url = "/v0/topics/q/work?node=w"
+            streams = [await place.stream(url) for _ in range(3)]
+            await place.append("q", 1, 2, 3, 4)
+            jobs = [await next_job(stream) for stream in streams]
+            assert sorted(job["$seq"] for job in jobs) == [1, 2, 3]
+            assert await counts(place) == (1, 3)
+            await settle(place, "ack", jobs[1])
+            assert (await next_job(streams[1]))["$seq"] == 4
+
+    run(scenario)
+
+
+def test_an_expired_lease_frees_the_hand_and_returns_the_job(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, sweep_ms=20) as place:
+            await new_queue(place, "only")
+            stream = await place.stream("/v0/topics/q/work?node=w&lease_ms=100")
+            assert (await next_job(stream))["deliveries"] == 1
+            assert (await next_job(stream))["deliveries"] == 2
+
+    run(scenario)
+
+
+def test_claims_that_gather_are_pushed_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, 1, 2, claim_jitter_ms=5)
+            stream = await place.stream("/v0/topics/q/work?node=w&max=2")
+            assert [(await next_job(stream))["$seq"] for _ in range(2)] == [1, 2]
+
+    run(scenario)
+
+
+def test_work_needs_a_queue_a_node_and_a_reader_of_streams(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await place.append("log", 1)
+            await new_queue(place, 1)
+            assert (await place.stream("/v0/topics/log/work?node=w")).status == 409
+            assert (await place.stream("/v0/topics/none/work?node=w")).status == 404
+            assert (await place.stream("/v0/topics/q/work")).status == 400
+            assert (await place.stream("/v0/topics/q/work?node=w&max=0")).status == 400
+            assert (await place.call("GET", "/v0/topics/q/work?node=w"))[0] == 406
+            assert await counts(place) == (1, 0)
+
+    run(scenario)
+
+
+def test_the_end_of_a_queue_ends_its_workers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, 1)
+            stream = await place.stream("/v0/topics/q/work?node=w")
+            await next_job(stream)
+            await place.call("DELETE", "/v0/topics/q")
+            assert (await stream.next()).data["code"] == "topic_not_found"
+            assert await stream.next_text() == ""
+
+    run(scenario)
+
+
+def test_a_stopping_server_gives_back_what_its_workers_held(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, 1, leases_durable=True, lease_ms=60_000)
+            stream = await place.stream("/v0/topics/q/work?node=w")
+            await next_job(stream)
+            await place.server.stop()
+            assert (await stream.next()).data["code"] == "shutting_down"
+        async with serving(tmp_path) as place:
+            assert await counts(place) == (1, 0)
+
+    run(scenario)
