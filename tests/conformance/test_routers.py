@@ -185,12 +185,6 @@ def test_the_destination_is_created_unless_told_otherwise(api: Api) -> None:
     assert api.state(dest)["head_seq"] == 0
 
 
-def test_a_router_needs_its_source(api: Api) -> None:
-    body = {"source": fresh("absent"), "dest": fresh("dst")}
-    refused(api.put(f"routers/{fresh('r')}", body), 404, "topic_not_found")
-    refused(api.get(f"topics/{body['dest']}"), 404, "topic_not_found")
-
-
 def test_a_cycle_is_refused_with_its_names(api: Api) -> None:
     one, two, three = fresh("c"), fresh("c"), fresh("c")
     route(api, one, two)

@@ -2,10 +2,10 @@
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.conformance.api import Api, fresh, ok, open_client, refused
+from tests.conformance.api import Api, fresh, ok, refused
+from tests.conformance.h2_client import H2Socket, fields
 
 from topics.testing.server_process import ServerProcess
 
@@ -231,13 +231,18 @@ def test_a_reply_may_not_be_stored_or_sniffed(api: Api) -> None:
 def test_many_streams_share_an_http2_connection(server: ServerProcess, http1: Api) -> None:
     topic = fresh()
     http1.create(topic)
-    with open_client(server.url, transport="h2c") as client:
-        shared = Api(client)
-        with ThreadPoolExecutor(8) as pool:
-            waits = [pool.submit(shared.diff, topic, wait_ms=8000) for _ in range(6)]
-            assert ok(client.get("/v0/health"))["status"] == "ok"
-            http1.append(topic, 1)
-            assert [wait.result(9)["head_seq"] for wait in waits] == [1] * 6
+    json_type = ("content-type", "application/json")
+    head = fields("POST", f"/v0/topics/{topic}/diff", json_type, authority="127.0.0.1")
+    with H2Socket(server.port) as connection:
+        waits = [connection.request(head, b'{"wait_ms":9000}') for _ in range(6)]
+        quick = connection.request(fields("GET", "/v0/health", authority="127.0.0.1"))
+        connection.receive(until_stream=quick, deadline_s=5)
+        assert connection.statuses == {quick: 200}
+        http1.append(topic, 1)
+        for wait in waits:
+            connection.receive(until_stream=wait, deadline_s=5)
+        assert connection.ended == {quick, *waits}
+        assert set(connection.statuses.values()) == {200}
 
 
 def test_a_large_body_and_a_large_reply_pass_http2_flow_control(api: Api) -> None:

@@ -15,7 +15,9 @@ from topics.testing.server_process import ServerProcess
 READERS, SLEEPERS = 900, 100
 BUFFER_BYTES = 256 * 1024
 PAD = "x" * 16_000
-FRAMES = 40
+FRAMES = 30
+FAT_PAD = "y" * 200_000
+FAT_RECORDS = 60
 PAUSE_S = 0.15
 SLACK_BYTES = 96 * 1024 * 1024
 SETTINGS = {
@@ -55,8 +57,9 @@ class Crowd:
         self._server = server
         self._client = client
 
-    async def session(self) -> str:
-        response = await self._client.post("/v0/watch", json={"topics": {"t": {"tail": True}}})
+    async def session(self, *topics: str) -> str:
+        body = {"topics": {topic: {"tail": True} for topic in topics}}
+        response = await self._client.post("/v0/watch", json=body)
         path: str = response.raise_for_status().json()["stream_url"]
         return path.removeprefix(self._server.url)
 
@@ -65,7 +68,7 @@ class Crowd:
         transport, reader = await loop.create_connection(
             lambda: Reader(self.latencies_s), "127.0.0.1", self._server.port
         )
-        transport.write(head(await self.session()))
+        transport.write(head(await self.session("t")))
         self._transports.append(transport)
         self.readers.append(reader)
 
@@ -73,7 +76,7 @@ class Crowd:
         sleeper = socket.socket()
         sleeper.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sleeper.connect(("127.0.0.1", self._server.port))
-        sleeper.sendall(head(await self.session()))
+        sleeper.sendall(head(await self.session("t", "fat")))
         self.sleepers.append(sleeper)
 
     async def write(self) -> None:
@@ -87,6 +90,12 @@ class Crowd:
         while any(r.frames < s + FRAMES for r, s in zip(self.readers, start, strict=True)):
             assert time.monotonic() < deadline_s
             await asyncio.sleep(0.05)
+
+    async def write_fat(self) -> None:
+        """Give the sleepers more than the kernel's buffers hold."""
+        for _ in range(FAT_RECORDS):
+            body = {"records": [{"data": FAT_PAD}]}
+            (await self._client.post("/v0/topics/fat", json=body)).raise_for_status()
 
     def take_latencies(self) -> list[float]:
         taken, self.latencies_s[:] = list(self.latencies_s), []
@@ -107,7 +116,9 @@ class Crowd:
 
 async def measure(server: ServerProcess) -> None:
     async with httpx.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
-        (await client.put("/v0/topics/t", json={"cap_records": 100})).raise_for_status()
+        for topic in ("t", "fat"):
+            reply = await client.put(f"/v0/topics/{topic}", json={"cap_records": 100})
+            reply.raise_for_status()
         crowd = Crowd(server, client)
         try:
             for _ in range(READERS):
@@ -117,6 +128,7 @@ async def measure(server: ServerProcess) -> None:
             for _ in range(SLEEPERS):
                 await crowd.add_sleeper()
             assert await crowd.streams() == READERS + SLEEPERS
+            await crowd.write_fat()
             await crowd.write()
             await crowd.write()
             after, grown = crowd.take_latencies(), rss_bytes(server) - memory
