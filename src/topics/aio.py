@@ -341,7 +341,7 @@ class AsyncLog:
                 max_batch_bytes=max_batch_bytes,
             )
 
-        if touches_cold(self.log.engine.topic(topic), from_seq):
+        if self.may_block(self.log.engine.topic(topic), from_seq):
             return await self._loop.run_in_executor(self._cold, read)
         return read()
 
@@ -443,7 +443,7 @@ class AsyncLog:
 
     async def claim_jobs(self, topic: Topic, request: ClaimRequest) -> Claimed:
         engine = self.log.engine
-        if touches_cold(topic, 0):
+        if self.may_block(topic, 0):
             return await self._loop.run_in_executor(self._cold, engine.claim, topic, request)
         if topic.config.claim_jitter_ms:
             return await self._claim_windows.claim(topic, request)
@@ -452,8 +452,12 @@ class AsyncLog:
         claimed: Claimed = await waiter.expect(ticket)
         return claimed
 
-    async def read_cold(self, topic: Topic, request: DiffRequest) -> Page:
-        """Read on the pool of the cold tier."""
+    def may_block(self, topic: Topic, from_seq: int) -> bool:
+        """Tell whether a read there has to leave the event loop: `read_aside` does."""
+        return touches_cold(topic, from_seq) or self.log.engine.must_forward(topic)
+
+    async def read_aside(self, topic: Topic, request: DiffRequest) -> Page:
+        """Read on the pool of the cold tier, or of what routers still have to bring."""
         return await self._loop.run_in_executor(self._cold, self.log.engine.diff, topic, request)
 
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:

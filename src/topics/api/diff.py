@@ -7,7 +7,7 @@ import msgspec
 
 from topics.api.exchange import Exchange
 from topics.api.long_poll import LongPoll, has_news
-from topics.engine.diff import DiffRequest, touches_cold
+from topics.engine.diff import DiffRequest
 from topics.engine.request import build_diff_request
 from topics.engine.topics.topic import Topic
 from topics.model.diff import DiffBody, Page
@@ -33,17 +33,17 @@ def read(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         max_batch_bytes=body.max_batch_bytes,
         verify=app.config.verify_reads,
     )
-    if touches_cold(topic, request.from_seq):
-        return _read_cold(app, exchange, topic, request, wait_ms=body.wait_ms)
+    if app.ready_log.may_block(topic, request.from_seq):
+        return _read_aside(app, exchange, topic, request, wait_ms=body.wait_ms)
     _answer_or_wait(app, exchange, topic, request, app.engine.diff(topic, request), body.wait_ms)
     return None
 
 
-async def _read_cold(
+async def _read_aside(
     app: "App", exchange: Exchange, topic: Topic, request: DiffRequest, *, wait_ms: int
 ) -> None:
-    """Read off the event loop: the cold tier may be slow, and nobody else waits for it."""
-    page = await app.ready_log.read_cold(topic, request)
+    """Read off the event loop: the cold tier or a router may be slow, and nobody else waits."""
+    page = await app.ready_log.read_aside(topic, request)
     _answer_or_wait(app, exchange, topic, request, page, wait_ms)
 
 

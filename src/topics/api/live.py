@@ -129,7 +129,7 @@ class Live:
     def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
         async def read() -> None:
             try:
-                done(await self._log.read_cold(topic, request))
+                done(await self._log.read_aside(topic, request))
             except TopicsError as error:
                 done(error)
 

@@ -1,7 +1,7 @@
 """`/v0/topics`: create, change, look, list, delete."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,9 +32,18 @@ async def put_topic(app: "App", exchange: Exchange) -> None:
     )
 
 
-def get_topic(app: "App", exchange: Exchange) -> None:
+def get_topic(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     touch = exchange.flag("touch", default=True)
+    if app.engine.must_forward(app.engine.topic(exchange.name)):
+        return _get_aside(app, exchange, touch=touch)
     exchange.reply_json(_shown(app, app.engine.topic_state(exchange.name, touch=touch)))
+    return None
+
+
+async def _get_aside(app: "App", exchange: Exchange, *, touch: bool) -> None:
+    engine, name = app.engine, exchange.name
+    state = await app.ready_log.run(lambda: engine.topic_state(name, touch=touch))
+    exchange.reply_json(_shown(app, state))
 
 
 async def delete_topic(app: "App", exchange: Exchange) -> None:

@@ -142,16 +142,17 @@ class _Reading:
 
         Return the last seq examined and whether the page is full.
         """
-        for run, at in self.topic.runs_from(max(cursor + 1, self.floors.earliest_seq)):
+        first_seq = max(cursor + 1, self.floors.earliest_seq)
+        for run, at, count in self.topic.stretches_from(first_seq):
             start = at
-            stop = min(run.count, upto - run.first_seq + 1)
+            stop = min(count, upto - run.first_seq + 1)
             while start < stop:
                 if self._is_full():
                     return cursor, True
                 window = min(stop, start + WINDOW_RECORDS)
                 start = self._project(run, start, window)
                 cursor = run.first_seq + start - 1
-            if run.last_seq >= upto:
+            if run.first_seq + count > upto:
                 break
         # A full page ends at its last record; only an exhausted range may skip to its end.
         return (cursor, True) if self._is_full() and cursor < upto else (max(cursor, upto), False)
@@ -200,6 +201,6 @@ class _Reading:
         if found.count:
             self.parts.append(found.json)
             self.count += found.count
-            self.size += len(found.json)
+            self.size += len(found.json) + 1  # and a comma
         self.scanned += found.stop
         return start + found.stop

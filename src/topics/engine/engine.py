@@ -324,6 +324,10 @@ class Engine:
         """Forward all that is due into a topic, so that a reader finds it."""
         self._routers.forward_for(topic)
 
+    def must_forward(self, topic: Topic) -> bool:
+        """Tell whether a look at the topic would first forward into it: locks, perhaps a sync."""
+        return topic.link is not None and self._routers.is_due(topic)
+
     def _forward_for_reader(self, topic: Topic) -> None:
         if topic.link is not None:
             # A shard that takes no writes, or is full, still shows what it has.

@@ -15,6 +15,7 @@ import msgspec
 from topics.config import ServerConfig
 from topics.engine.queues.dead import DeadDone
 from topics.engine.queues.read import read_records
+from topics.engine.queues.removal import settle_floors
 from topics.engine.queues.table import LeaseTable, Move
 from topics.engine.request import Write, build_write
 from topics.engine.shard import Shard
@@ -108,8 +109,10 @@ class DeadLetters:
         with shard.lock:
             if topic.deleted:
                 return 0
+            finished = settle_floors(shard, topic)
             ticket = DeadDone(shard, topic, table, numbers=numbers, moved=len(copied))
             shard.commit.submit(ticket)
+        shard.commit.wake(finished)
         try:
             shard.commit.commit(ticket)
         except REFUSALS:

@@ -13,6 +13,7 @@ from topics.clock import Clock
 from topics.config import ServerConfig
 from topics.engine.queues.claim import Claim, submit_claims
 from topics.engine.queues.dead_letters import DeadLetters
+from topics.engine.queues.removal import settle_floors
 from topics.engine.queues.settle import (
     Ack,
     LeaseChange,
@@ -105,7 +106,10 @@ class Queues:
     ) -> tuple[Shard, Ack]:
         _check_held(request)
         with self._settled(topic) as (shard, table):
-            return shard, submit_ack(shard, topic, table, request, waiter=waiter)
+            finished = settle_floors(shard, topic)
+            ticket = submit_ack(shard, topic, table, request, waiter=waiter)
+        shard.commit.wake(finished)
+        return shard, ticket
 
     def submit_nack(
         self, topic: Topic, request: NackRequest, *, waiter: Waiter | None = None

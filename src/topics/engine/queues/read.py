@@ -48,13 +48,11 @@ def _read(topic: Topic, seqs: Sequence[int], *, verify: bool) -> dict[int, bytes
     earliest = topic.floors.earliest_seq
     found: dict[int, bytes] = {}
     for first_seq, last_seq in _stretches([seq for seq in seqs if seq >= earliest]):
-        for run, start in topic.runs_from(first_seq):
+        for run, start, count in topic.stretches_from(first_seq):
             if run.first_seq + start > last_seq:
                 break
-            stop = min(run.count, last_seq - run.first_seq + 1)
+            stop = min(count, last_seq - run.first_seq + 1)
             found.update(_read_run(run, start, stop, verify=verify))
-            if run.last_seq >= last_seq:
-                break
     return found
 
 

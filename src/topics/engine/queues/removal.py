@@ -39,3 +39,15 @@ class Removal(Commitment):
             topic.recount()  # some flags are set, some are not
             topic.settle_earliest(topic.floors.earliest_seq)
             raise
+
+
+def settle_floors(shard: Shard, topic: Topic) -> list[Commitment]:
+    """Tell the log what the caps took, before jobs are removed; the shard's lock is held.
+
+    A start applies the caps to what is left: a removal without the floors before it would make
+    room for records that were evicted. Return the tickets that are done, to be woken.
+    """
+    capped = topic.config.cap_records or topic.config.cap_bytes
+    finished = shard.commit.flush() if capped and topic.inflight_records else []
+    shard.submit_floors()
+    return finished

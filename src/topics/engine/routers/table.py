@@ -147,9 +147,13 @@ class Routers:
         with self._lock:
             return self._forwarder.forward_once(is_wanted=self._turn.locked)
 
+    def is_due(self, topic: Topic) -> bool:
+        """Tell whether something is to be forwarded into a topic; takes no lock."""
+        return any(link.is_due for link in _chain(topic))
+
     def forward_for(self, topic: Topic) -> None:
         """Forward everything that is due into a topic, from the far end of its chain."""
-        if not any(link.is_due for link in _chain(topic)):
+        if not self.is_due(topic):
             return
         with self._turn:
             pass

@@ -96,13 +96,22 @@ class Topic:
 
     def runs_from(self, seq: int) -> Iterator[tuple[Run, int]]:
         """Yield each run that reaches `seq` or beyond, with the index where to start in it."""
+        for run, start, _ in self.stretches_from(seq):
+            yield run, start
+
+    def stretches_from(self, seq: int) -> Iterator[tuple[Run, int, int]]:
+        """Yield run, start and stop of every entry from `seq` on, each once.
+
+        For readers without the lock: the open segment may grow while it is read, and what it takes
+        over is still in the chunk behind it.
+        """
         runs = self.runs
         place = bisect_right(runs, seq, key=_first_seq) - 1
         for run in runs[max(place, 0) :]:
-            start = max(0, seq - run.first_seq)
-            if start < run.count:
-                yield run, start
-                seq = run.first_seq + run.count
+            start, stop = max(0, seq - run.first_seq), run.count
+            if start < stop:
+                yield run, start, stop
+                seq = run.first_seq + stop
 
     def first_live_from(self, seq: int) -> int:
         """Return the first live seq at or after `seq`, head + 1 where there is none."""

@@ -99,9 +99,11 @@ def test_a_bad_router_name_is_refused(place: Place) -> None:
         place.log.engine.put_router(">", AB)
 
 
-def test_the_source_must_be_there(place: Place) -> None:
-    with pytest.raises(TopicNotFound, match="nowhere"):
-        place.log.engine.put_router("r", {"source": "nowhere", "dest": "b"})
+def test_a_source_that_is_not_there_yet_is_made(place: Place) -> None:
+    engine = place.log.engine
+    engine.put_router("r", {"source": "nowhere", "dest": "b"})
+    place.fill("nowhere", 2)
+    assert engine.topic_state("b").head_seq == 2
 
 
 def test_the_destination_is_made_if_it_may_be(place: Place) -> None:
