@@ -25,6 +25,7 @@ SETTINGS = {
     "TOPICS_HEAD_TIMEOUT_MS": "500",
     "TOPICS_BODY_MIN_BYTES_PER_S": "1024",
     "TOPICS_MAX_BODY_BYTES": "2000000",
+    "TOPICS_KEEP_FREED_BYTES": "0",  # what is resident is what is held
     "TOPICS_IDLE_TIMEOUT_MS": "400",
     "TOPICS_ALLOWED_HOSTS": "localhost,127.0.0.1,good.example",
 }
