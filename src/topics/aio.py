@@ -82,6 +82,8 @@ class ShardWaiter:
         self._flush_scheduled = False
         self._gathered = 0
         self._half = HALF_MIN
+        self._overlaps = False
+        """The last writes had to wait for a sync: it is worth starting one early."""
 
     def expect(
         self, ticket: Commitment, future: asyncio.Future[Any] | None = None
@@ -124,7 +126,7 @@ class ShardWaiter:
 
     def _expect_one(self) -> None:
         self._gathered += 1
-        if self._gathered >= self._half and not self._commit.is_syncing:
+        if self._overlaps and self._gathered >= self._half and not self._commit.is_syncing:
             # Half of the writers are here: their sync runs while the other half gathers.
             self._write()
         elif not self._flush_scheduled:
@@ -151,6 +153,7 @@ class ShardWaiter:
             self._half = max(HALF_MIN, commit.queue_depth // 2)
             finished = commit.flush()
             waiting = commit.queue_depth
+            self._overlaps = waiting > 0
         _resolve([ticket for ticket in finished if ticket.waiter is self])
         commit.wake([ticket for ticket in finished if ticket.waiter is not self])
         if waiting:
@@ -242,6 +245,8 @@ class AsyncLog:
             shard: ShardWaiter(self._loop, log.engine, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
+        self._waiter_row = [self.waiters[shard] for shard in log.engine.shards]
+        """By shard number: topics are dealt to shards by their id."""
         self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters)
 
     @classmethod
@@ -435,7 +440,8 @@ class AsyncLog:
     # For the server, which answers from callbacks instead of coroutines.
 
     def waiter_of(self, topic: Topic) -> ShardWaiter:
-        return self.waiters[self.log.engine.shard_of(topic)]
+        row = self._waiter_row
+        return row[topic.id % len(row)]
 
     async def topic_for_write(self, topic: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether it was made for it."""

@@ -6,6 +6,7 @@ else of the server notices.
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
-from topics.api.routes import UNREAD, find_route
+from topics.api.routes import UNREAD, Route, find_route
 from topics.api.tickets import Tickets
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
@@ -73,8 +74,9 @@ class App:
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
+        self._inflight_max = config.max_inflight_per_key or sys.maxsize
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
-        self._slow_s = config.slow_request_ms / 1000 or float("inf")
+        self.slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
@@ -185,8 +187,9 @@ class App:
         try:
             if head.refusal is not None:
                 raise head.refusal  # noqa: TRY301 - one way out of a refused request
-            self._check_open(exchange)
-            if "content-encoding" in head.headers:
+            if self._is_closed(route) or exchange.caller.requests > self._inflight_max:
+                self._check_open(exchange)
+            if head.is_encoded:
                 exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
             waits = route.handle(self, exchange)
         except TopicsError as error:
@@ -213,16 +216,17 @@ class App:
         except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
             self._answer_bug(exchange, bug)
 
+    def _is_closed(self, route: Route) -> bool:
+        return route.needs_log and (self.stopping or self.log is None)
+
     def _check_open(self, exchange: Exchange) -> None:
-        route, caller = exchange.route, exchange.caller
-        if route.needs_log:
+        """Refuse what cannot be served now."""
+        if self._is_closed(exchange.route):
             if self.stopping:
                 raise Closed("the server is stopping: try again soon")
-            if self.log is None:
-                raise NotReady(self.replay_progress)
-        limit = self.config.max_inflight_per_key
-        if limit and caller.requests > limit and not caller.is_anonymous:
-            raise LimitReached("max_inflight_per_key", limit)
+            raise NotReady(self.replay_progress)
+        if not exchange.caller.is_anonymous:
+            raise LimitReached("max_inflight_per_key", self._inflight_max)
 
     def _answer_bug(self, exchange: Exchange, bug: Exception) -> None:
         self.request_log.bug(exchange, bug)
@@ -230,11 +234,11 @@ class App:
 
     # What exchanges tell.
 
-    def on_answered(self, exchange: Exchange, status: int, now_s: float = 0.0) -> None:
+    def on_answered(self, exchange: Exchange, status: int) -> None:
         exchange.caller.requests -= 1
-        seconds = (now_s or self.clock.monotonic_s()) - exchange.started_s
+        seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
-        if seconds > self._slow_s and not exchange.route.may_wait:
+        if seconds > self.slow_s and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
 
     def on_failed(self, exchange: Exchange, error: TopicsError, status: int) -> str:

@@ -33,7 +33,7 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     topic = log.log.engine.find_topic(exchange.name)
     if topic is None:
         return _append_and_create(app, exchange, write)
-    if may_gather(topic, write) and not app.parking.is_busy(log.log.engine.shard_of(topic)):
+    if may_gather(topic, write) and app.parking.is_empty:
         log.waiter_of(topic).gather(topic, write.batch, exchange, answer_gathered)
     else:
         _submit_or_park(app, exchange, topic, write)
@@ -76,7 +76,9 @@ def answer_gathered(items: Gathered, ticket: Append | None, error: TopicsError |
     )
     head_seq = topic.head_seq
     first_seq = ticket.first_seq
-    now_s = items[0][1].app.clock.monotonic_s()
+    first_exchange: Exchange = items[0][1]
+    now_s = first_exchange.app.clock.monotonic_s()
+    latency = first_exchange.app.metrics.latency_of(first_exchange.route, 200)
     for batch, exchange in items:
         last_seq = first_seq + batch.count - 1
         exchange.reply_ok(
@@ -93,6 +95,7 @@ def answer_gathered(items: Gathered, ticket: Append | None, error: TopicsError |
                 end,
             ),
             now_s,
+            latency,
         )
         first_seq = last_seq + 1
 

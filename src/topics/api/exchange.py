@@ -15,6 +15,7 @@ from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
 from topics.errors import RequestError, TopicsError
+from topics.histogram import Histogram
 from topics.model.whole_numbers import with_whole_numbers
 
 if TYPE_CHECKING:
@@ -173,14 +174,18 @@ class Exchange:
         self.channel.send(self, status, content_type=content_type, headers=headers, body=body)
         self.app.on_answered(self, status)
 
-    def reply_ok(self, body: bytes, now_s: float) -> None:
+    def reply_ok(self, body: bytes, now_s: float, latency: Histogram) -> None:
         """Answer a small write: what `reply` does, for the hot path."""
         if len(body) >= GZIP_MIN_BYTES:
             self.reply(200, body)
         elif not self.answered:
             self.answered = True
             self.channel.send_ok(self, body)
-            self.app.on_answered(self, 200, now_s)
+            self.caller.requests -= 1
+            seconds = now_s - self.started_s
+            latency.observe(seconds * 1e6)
+            if seconds > self.app.slow_s:
+                self.app.request_log.slow(self, 200, seconds)
 
     def fail(self, error: TopicsError) -> None:
         status, body, headers = encode_error(error, total_ms=self.elapsed_ms())

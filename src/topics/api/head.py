@@ -34,6 +34,7 @@ class Head:
         "expects_continue",
         "headers",
         "http10",
+        "is_encoded",
         "keep_alive",
         "method",
         "name",
@@ -56,6 +57,7 @@ class Head:
         self.keep_alive = True
         self.http10 = False
         self.upgrade = False
+        self.is_encoded = "content-encoding" in headers
         self.expects_continue = headers.get("expect", "").lower() == "100-continue"
         # Filled by the app: what the head alone decides.
         self.route: Route | None = None

@@ -45,6 +45,10 @@ class Parking:
         self._bytes = 0
         self._retry_scheduled = False
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._rows
+
     def is_busy(self, shard: Shard) -> bool:
         return shard in self._rows
 

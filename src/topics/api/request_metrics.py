@@ -16,8 +16,11 @@ class RequestMetrics:
         self.watch_sessions = 0
 
     def observe(self, route: Route, status: int, seconds: float) -> None:
+        self.latency_of(route, status).observe(seconds * 1e6)
+
+    def latency_of(self, route: Route, status: int) -> Histogram:
         key = route, status
         histogram = self.latency_us.get(key)
         if histogram is None:
             histogram = self.latency_us[key] = Histogram(LATENCY_US)
-        histogram.observe(seconds * 1e6)
+        return histogram
