@@ -33,6 +33,8 @@ from topics.storage.wal.log import Position, WalLog
 
 PRESSURE_WIDENS_ABOVE = 0.4
 RETRY_AFTER_MS = 100
+QUICK_SYNC_S = 0.001
+QUICK_SYNCS_MIN = 8
 _NOWHERE = Position(0, 0)
 
 
@@ -155,6 +157,8 @@ class GroupCommit:
         self.last_write_s = 0.0
         """How long the last write took."""
         self.last_sync_s = 0.0
+        self._quick_syncs = 0
+        """How many syncs in a row were quick."""
 
     # With the lock held.
 
@@ -209,6 +213,11 @@ class GroupCommit:
     @property
     def is_syncing(self) -> bool:
         return self._sync_lock.locked()
+
+    @property
+    def is_quick(self) -> bool:
+        """Tell whether a sync now would most likely be over before a thread could take it up."""
+        return self._quick_syncs >= QUICK_SYNCS_MIN and not self._sync_lock.locked()
 
     @property
     def queue_depth(self) -> int:
@@ -322,6 +331,7 @@ class GroupCommit:
                 self.log.fail(error)
                 return [*finished, *self._fail(self._drain_awaiting(), error)]
         self.last_sync_s = self._clock.monotonic_s() - started_s
+        self._quick_syncs = self._quick_syncs + 1 if self.last_sync_s < QUICK_SYNC_S else 0
         with self.lock:
             self.log.finish_sync(point)
             self.at_risk_records -= safe_records
