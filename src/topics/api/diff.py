@@ -62,28 +62,23 @@ def answer(app: "App", exchange: Exchange, page: Page, *, waited_ms: float | Non
     app.metrics.records_delivered += page.count
     app.metrics.tombstones += page.tombstone is not None
     cold = b',"cold_segments_read":%d' % page.cold_segments_read if page.cold_segments_read else b""
-    exchange.reply(
-        200,
-        b"".join(
-            (
-                b'{"topic":"',
-                page.topic.encode(),
-                b'","records":[',
-                page.records_json,
-                b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
-                b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b%b}}'
-                % (
-                    page.next_from_seq,
-                    page.head_seq,
-                    page.earliest_seq,
-                    b"true" if page.caught_up else b"false",
-                    b"null" if page.tombstone is None else msgspec.json.encode(page.tombstone),
-                    page.lag,
-                    exchange.elapsed_ms(),
-                    page.records_scanned,
-                    cold,
-                    waited,
-                ),
-            )
-        ),
+    exchange.reply_parts(
+        (
+            b'{"topic":"%b","records":[' % page.topic.encode(),
+            page.records_json,
+            b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
+            b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b%b}}'
+            % (
+                page.next_from_seq,
+                page.head_seq,
+                page.earliest_seq,
+                b"true" if page.caught_up else b"false",
+                b"null" if page.tombstone is None else msgspec.json.encode(page.tombstone),
+                page.lag,
+                exchange.elapsed_ms(),
+                page.records_scanned,
+                cold,
+                waited,
+            ),
+        )
     )

@@ -6,7 +6,7 @@ routes never make one.
 """
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JSON = b"application/json"
 GZIP_MIN_BYTES = 1024
+UNCOPIED_MIN_BYTES = 32 * 1024
 
 
 class Stream(Protocol):
@@ -57,6 +58,8 @@ class Channel(Protocol):
     ) -> None: ...
 
     def send_ok(self, exchange: "Exchange", body: bytes) -> None: ...
+
+    def send_parts(self, exchange: "Exchange", parts: Sequence[bytes]) -> None: ...
 
     def open_stream(
         self, exchange: "Exchange", *, content_type: bytes, headers: bytes
@@ -161,6 +164,17 @@ class Exchange:
             b'%b%b"performance":{"server_total_ms":%.3f%b}}'
             % (encoded[:-1], separator, self.elapsed_ms(), figures),
         )
+
+    def reply_parts(self, parts: Sequence[bytes]) -> None:
+        """Answer with JSON that stands in several pieces: a large one is not copied again."""
+        if self.answered:
+            return
+        if sum(map(len, parts)) < UNCOPIED_MIN_BYTES or self._accepts_gzip():
+            self.reply(200, b"".join(parts))
+            return
+        self.answered = True
+        self.channel.send_parts(self, parts)
+        self.app.on_answered(self, 200)
 
     def reply(
         self, status: int, body: bytes, *, content_type: bytes = JSON, headers: bytes = b""

@@ -8,7 +8,7 @@ its head, its body, its pipeline and what it has not read yet.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from topics.api import reasons
@@ -373,6 +373,19 @@ class Http1Connection(asyncio.Protocol):
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b%b"
             % (len(body), app.date_line if exchange.head.keep_alive else app.closing_line, body),
         )
+
+    def send_parts(self, exchange: Exchange, parts: Sequence[bytes]) -> None:
+        """Send a large JSON answer without putting its parts together, if it is its turn."""
+        app = self._app
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b" % (
+            sum(map(len, parts)),
+            app.date_line if exchange.head.keep_alive else app.closing_line,
+        )
+        if len(self._waiting) == 1 and self._transport is not None:
+            self._transport.writelines([head, *parts[:-1]])
+            self._send_in_turn(exchange, parts[-1])
+        else:
+            self._send_in_turn(exchange, head + b"".join(parts))
 
     def _send_in_turn(self, exchange: Exchange, response: bytes) -> None:
         waiting = self._waiting

@@ -3,7 +3,7 @@
 Keeps: what the peer's windows do not take yet waits in `pending`, and is counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from topics.api.exchange import JSON, Exchange
@@ -64,6 +64,9 @@ class Http2Stream:
 
     def send_ok(self, exchange: Exchange, body: bytes) -> None:
         self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
+
+    def send_parts(self, exchange: Exchange, parts: Sequence[bytes]) -> None:
+        self.send_ok(exchange, b"".join(parts))
 
     def open_stream(
         self, exchange: Exchange, *, content_type: bytes, headers: bytes

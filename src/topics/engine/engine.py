@@ -442,7 +442,6 @@ class Engine:
     ) -> tuple[Shard, list[Claim]]:
         """Deal what is ready to several claimers, in proportion to what each wants."""
         self._check_open()
-        self._forward_for_reader(topic)
         return self.queues.submit_claims(topic, requests, waiter=waiter)
 
     def submit_ack(
