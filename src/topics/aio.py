@@ -237,8 +237,11 @@ class _ClaimWindows:
             for _, future in gathered:
                 future.set_exception(error)
             return
-        for (_, future), claim in zip(gathered, claims, strict=True):
-            waiter.expect(claim, future)
+        told = list(zip(claims, [future for _, future in gathered], strict=True))
+        for claim, future in told:
+            claim.future = future  # all of them first: telling one may write the rest
+        for claim, future in told:
+            waiter.tell(claim, future)
 
 
 class AsyncLog:

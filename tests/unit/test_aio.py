@@ -298,3 +298,14 @@ def test_dead_letters_are_moved_in_the_background(tmp_path: Path) -> None:
         assert [record.data for record in (await log.diff("dead")).records] == ["poison"]
 
     run_with_log(tmp_path, scenario)
+
+
+def test_every_claimer_of_a_crowded_window_is_answered(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("q", type="queue", claim_jitter_ms=20)
+        await log.append("q", [{"data": n} for n in range(60)])
+        claims = [log.claim("q", node=f"w{n}") for n in range(60)]
+        claimed = await asyncio.wait_for(asyncio.gather(*claims), timeout=10)
+        assert sorted(lease.seq for one in claimed for lease in one.leases) == list(range(1, 61))
+
+    run_with_log(tmp_path, scenario)

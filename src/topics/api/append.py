@@ -47,6 +47,7 @@ def _submit_or_park(app: "App", exchange: Exchange, topic: Topic, write: Write) 
     def attempt(waited_ms: float) -> None:
         _submit(app, exchange, topic, write, waited_ms=waited_ms)
 
+    app.ready_log.waiter_of(topic).submit_gathered()  # they were asked for before, and may park
     if write.patient and app.parking.is_busy(shard):
         app.parking.park(shard, exchange, attempt, size=len(write.batch.frames))
         return

@@ -30,6 +30,9 @@ class Connection(Protocol):
     @property
     def is_reading_body(self) -> bool: ...
 
+    def notice(self, now_s: float) -> None:
+        """Look how far the peer has come with the answers."""
+
     def end(self) -> None:
         """Close when everything written is sent."""
 

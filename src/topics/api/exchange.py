@@ -143,7 +143,7 @@ class Exchange:
         text = self.head.parameters().get(name)
         if text is None or text == "":
             return default
-        if not (text.isascii() and text.isdigit()) or int(text) < low:
+        if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) < low:
             raise RequestError(f"{name} must be a whole number of at least {low}")
         return min(int(text), high)
 

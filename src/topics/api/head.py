@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from topics.api.routes import Route
 
 MAX_HEAD_BYTES = 16 * 1024
+MAX_WATCH_HEAD_BYTES = 128 * 1024
+"""A stream may be resumed by an id that names 256 topics of 255 characters."""
 MAX_HEADERS = 64
 MAX_URL_BYTES = 8 * 1024
 _ONCE = frozenset({"host", "content-length", "authorization", "transfer-encoding"})
@@ -96,6 +98,11 @@ class _Reading:
 
     def on_headers_complete(self) -> None:
         self.done = True
+
+
+def head_limit(raw: bytes | bytearray) -> int:
+    """Return how long a head may be that begins like this."""
+    return MAX_WATCH_HEAD_BYTES if raw.startswith(b"GET /v0/watch/") else MAX_HEAD_BYTES
 
 
 def read_head(raw: bytes) -> Head:

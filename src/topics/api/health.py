@@ -21,5 +21,5 @@ def ready(app: "App", exchange: Exchange) -> None:
     if app.log is None:
         raise NotReady(app.replay_progress)
     exchange.reply_json(
-        {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.topics())}
+        {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.registry)}
     )

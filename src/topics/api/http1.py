@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from topics.api import reasons
 from topics.api.chunks import ChunkedBody
 from topics.api.exchange import Exchange
-from topics.api.head import MAX_HEAD_BYTES, Head
+from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
 from topics.errors import PayloadTooLarge, RequestError, TopicsError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
 MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
-MAX_HELD_BYTES = 64 * 1024
+MAX_HELD_BYTES = 2 * MAX_WATCH_HEAD_BYTES
 """Read behind a request that waits; more stays in the kernel."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -123,6 +123,8 @@ class Http1Connection(asyncio.Protocol):
         """Waits for something, and all behind it with it: they may rely on what it does."""
         self._half_closed = False
         self._stream: tuple[Http1Stream, bytes] | None = None
+        self._unread_bytes = 0
+        """What was not taken yet when the sweep looked last."""
         self._fresh = True
         self._head_began = False
         self._ending = False
@@ -234,6 +236,7 @@ class Http1Connection(asyncio.Protocol):
                     break
         except TopicsError as error:
             self._refuse(error)
+        self._regulate()
 
     def _may_take(self) -> bool:
         if self._stream is not None:
@@ -251,7 +254,7 @@ class Http1Connection(asyncio.Protocol):
         head, start = self._head, 0
         if head is None:
             end = buffer.find(b"\r\n\r\n")
-            if end < 0 or end + 4 > MAX_HEAD_BYTES:
+            if end < 0 or (end + 4 > MAX_HEAD_BYTES and end + 4 > head_limit(buffer)):
                 return self._head_is_open(end)
             start = end + 4
             head = self._app.read_head(buffer[:start])
@@ -268,8 +271,9 @@ class Http1Connection(asyncio.Protocol):
         return True
 
     def _head_is_open(self, end: int) -> bool:
-        if end >= 0 or len(self._buffer) > MAX_HEAD_BYTES:
-            raise RequestError(f"the request head has more than {MAX_HEAD_BYTES} bytes")
+        limit = head_limit(self._buffer)
+        if end >= 0 or len(self._buffer) > limit:
+            raise RequestError(f"the request head has more than {limit} bytes")
         if not self._head_began:  # its first bytes: the clock starts
             self._head_began = True
             self.since_s = self._app.clock.monotonic_s()
@@ -277,6 +281,8 @@ class Http1Connection(asyncio.Protocol):
 
     def _body_is_open(self, head: Head, start: int) -> bool:
         """Keep the head of a body that is still coming; refuse it now if that is certain."""
+        if head.refusal is not None and head.content_length > MAX_SKIPPED_BYTES:
+            raise head.refusal  # nobody keeps a long body that is not wanted
         if self._head is None:
             if head.content_length > self._app.config.max_body_bytes:
                 raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
@@ -295,8 +301,8 @@ class Http1Connection(asyncio.Protocol):
             self._chunks = ChunkedBody(self._app.config.max_body_bytes)
         elif head.content_length > self._app.config.max_body_bytes:
             raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
-        if head.expects_continue and head.refusal is not None:
-            raise head.refusal  # whether its body comes is unknown
+        if head.refusal is not None:
+            raise head.refusal  # how long its body is, or whether it comes, is unknown
         if head.expects_continue and not self._waiting:
             self.write(_CONTINUE)
         if not self._buffer and not head.chunked and not head.content_length:
@@ -453,6 +459,13 @@ class Http1Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         return not self._waiting and self._stream is None
 
+    def notice(self, now_s: float) -> None:
+        """Begin to wait anew whenever the peer has taken some of an answer."""
+        unread = self.buffered_bytes
+        if unread and unread != self._unread_bytes and self.is_idle:
+            self.since_s = now_s
+        self._unread_bytes = unread
+
     @property
     def is_stalled(self) -> bool:
         return self.is_idle  # what was answered is in the kernel's hands, or the transport's
@@ -516,7 +529,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
-        held = self._slow is not None and len(self._buffer) > MAX_HELD_BYTES
+        held = self._head is None and len(self._buffer) > MAX_HELD_BYTES
         stop = self._paused or held or len(self._waiting) >= MAX_PIPELINED
         if self._transport is None or stop == self._reading_paused:
             return

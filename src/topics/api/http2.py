@@ -21,7 +21,13 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
-from topics.api.head import MAX_HEAD_BYTES, MAX_URL_BYTES, Head, build_head
+from topics.api.head import (
+    MAX_HEAD_BYTES,
+    MAX_URL_BYTES,
+    MAX_WATCH_HEAD_BYTES,
+    Head,
+    build_head,
+)
 from topics.api.http2_stream import Http2Stream
 from topics.errors import PayloadTooLarge, RequestError, TopicsError
 
@@ -146,8 +152,10 @@ class Http2Connection(asyncio.Protocol):
         except TopicsError as error:
             self._refuse(stream, error)
             return
-        if head.refusal is not None and head.expects_continue:
-            self._dispatch(stream)
+        if head.refusal is not None and (
+            head.expects_continue or head.content_length > SKIPPED_BYTES
+        ):
+            self._dispatch(stream)  # nobody keeps a long body that is not wanted
         elif head.expects_continue:
             self._call(stream, partial(self._h2.send_headers, number, [(b":status", b"100")]))
 
@@ -220,10 +228,20 @@ class Http2Connection(asyncio.Protocol):
     def _dispatch(self, stream: Http2Stream) -> None:
         assert stream.head is not None
         self._leave_reading(stream)
+        if not self._is_open(stream):  # reset in the same breath: there is nobody to answer
+            self._drop(stream)
+            return
         self._since_s = started_s = self._app.clock.monotonic_s()
         stream.exchange = self._app.new_exchange(stream, stream.head, stream.body, started_s)
         stream.body = bytearray()
         self._app.dispatch(stream.exchange)
+
+    def _is_open(self, stream: Http2Stream) -> bool:
+        try:
+            self._h2.local_flow_control_window(stream.number)
+        except h2.exceptions.ProtocolError:
+            return False
+        return True
 
     def _refuse(self, stream: Http2Stream, error: TopicsError) -> None:
         """Answer a request that cannot be read, or not wholly."""
@@ -373,6 +391,9 @@ class Http2Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         return not self._streams
 
+    def notice(self, now_s: float) -> None:
+        """Nothing to do: what is sent is counted as it goes."""
+
     @property
     def is_stalled(self) -> bool:
         return all(stream.ended for stream in self._streams.values())
@@ -424,11 +445,11 @@ def _open_h2() -> h2.connection.H2Connection:
         client=False,
         initial_values={
             _CODES.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
-            _CODES.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
+            _CODES.MAX_HEADER_LIST_SIZE: MAX_WATCH_HEAD_BYTES,
             _CODES.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
         },
     )
-    connection.decoder.max_header_list_size = MAX_HEAD_BYTES
+    connection.decoder.max_header_list_size = MAX_WATCH_HEAD_BYTES
     return connection
 
 
@@ -444,6 +465,9 @@ def _read_head(pairs: list[tuple[bytes, bytes]]) -> Head:
     if not authority and not any(name == b"host" and value for name, value in plain):
         raise RequestError("a request needs an :authority or a Host")
     path = pseudo[b":path"]
+    size = sum(len(name) + len(value) + 32 for name, value in pairs)  # as HTTP/2 counts
+    if size > MAX_HEAD_BYTES and not path.startswith(b"/v0/watch/"):
+        raise RequestError(f"the request head has more than {MAX_HEAD_BYTES} bytes")
     if len(path) > MAX_URL_BYTES:
         raise RequestError(f"the URL has more than {MAX_URL_BYTES} bytes")
     return build_head(pseudo[b":method"].decode("latin-1"), path, plain)

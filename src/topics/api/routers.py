@@ -21,6 +21,9 @@ async def put_router(app: "App", exchange: Exchange) -> None:
         if isinstance(fields.get(side), str):
             exchange.caller.check_name(fields[side])
     engine = app.engine
+    for state in engine.routers():
+        if state.router == name:
+            _check_ends(exchange, state)
     definition, created = await app.ready_log.run(lambda: engine.put_router(name, fields))
     shown = {"router": name, **definition.as_dict(), "created": created}
     exchange.reply_json(shown, status=201 if created else 200)

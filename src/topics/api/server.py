@@ -108,6 +108,7 @@ class Server:
 
     def _check_patience(self, connection: Connection, now_s: float) -> None:
         config = self._config
+        connection.notice(now_s)
         waited_s = now_s - connection.since_s
         if connection.is_reading_body:
             due_bytes = config.body_min_bytes_per_s * (waited_s - config.head_timeout_ms / 1000)

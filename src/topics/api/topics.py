@@ -49,7 +49,8 @@ async def _get_aside(app: "App", exchange: Exchange, *, touch: bool) -> None:
 async def delete_topic(app: "App", exchange: Exchange) -> None:
     if_empty = exchange.flag("if_empty", default=False)
     deleted, routers = await app.ready_log.drop_topic(exchange.name, if_empty=if_empty)
-    exchange.reply_json({"topic": exchange.name, "deleted": deleted, "routers_removed": routers})
+    seen = [router for router in routers if exchange.caller.sees(router)]
+    exchange.reply_json({"topic": exchange.name, "deleted": deleted, "routers_removed": seen})
 
 
 def list_topics(app: "App", exchange: Exchange) -> None:

@@ -61,9 +61,11 @@ class Registry:
         return topic
 
     def all(self) -> list[Topic]:
-        """Return the topics by name."""
-        with self.lock:
-            return sorted(self._by_name.values(), key=lambda topic: topic.name)
+        """Return the topics by name; takes no lock, which a create holds while it syncs."""
+        return sorted(self._by_name.values(), key=lambda topic: topic.name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def total_bytes(self) -> int:
         """Return what all topics hold or are about to; takes no lock."""
