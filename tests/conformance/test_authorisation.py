@@ -229,6 +229,15 @@ def test_a_dead_letter_outside_is_refused_on_a_write_too(server: ServerProcess) 
         refused(client.post("/v0/topics/in.fresh", json=body), 403, "forbidden")
 
 
+def test_a_router_between_foreign_topics_is_not_taken_over(server: ServerProcess) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        foreign = {"source": "out.src", "dest": "out.dst"}
+        ok(owner.put("/v0/routers/in.bridge", json=foreign), 201)
+        mine = {"source": "in.src", "dest": "in.dst"}
+        refused(client.put("/v0/routers/in.bridge", json=mine), 403, "forbidden")
+        assert ok(owner.get("/v0/routers/in.bridge"))["source"] == "out.src"
+
+
 OPERATIONS: list[tuple[Reply, set[str]]] = [
     ({"op": "subscribe", "topics": {"{a}": {"tail": True}}}, {"read"}),
     ({"op": "publish", "topic": "{a}", "records": [{"data": 1}]}, {"write"}),

@@ -285,6 +285,13 @@ def test_a_long_body_is_refused_before_it_is_sent(server: ServerProcess) -> None
     assert answer.closed
 
 
+def test_a_long_body_that_nobody_wants_is_not_kept(server: ServerProcess) -> None:
+    head = b"POST /v0/nowhere HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 1900000\r\n\r\n"
+    answer = exchange(server.port, head + b"x" * 1000)
+    assert answer.statuses == [404]
+    assert answer.closed
+
+
 def test_an_expectation_is_met_or_refused_at_once(server: ServerProcess) -> None:
     head = POST + LENGTH + b"Expect: 100-continue\r\n\r\n"
     with connect(server.port) as connection:

@@ -217,7 +217,15 @@ class GroupCommit:
     @property
     def is_quick(self) -> bool:
         """Tell whether a sync now would most likely be over before a thread could take it up."""
-        return self._quick_syncs >= QUICK_SYNCS_MIN and not self._sync_lock.locked()
+        return (
+            self._quick_syncs >= QUICK_SYNCS_MIN
+            and not self._sync_lock.locked()
+            and self._load <= PRESSURE_WIDENS_ABOVE  # else it would wait for company
+        )
+
+    @property
+    def _load(self) -> float:
+        return max(self.pressure, self._awaiting_bytes / self._queue_bytes)
 
     @property
     def queue_depth(self) -> int:
@@ -343,7 +351,7 @@ class GroupCommit:
         min_us, max_us = self._window_us
         window_us = plan_commit_window_us(
             waiting=self.queue_depth,
-            pressure=max(self.pressure, self._awaiting_bytes / self._queue_bytes),
+            pressure=self._load,
             min_us=min_us,
             max_us=max_us,
         )

@@ -8,7 +8,7 @@ import pytest
 
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly, Throttled
 from topics.storage.disk.disk import Buffer
-from topics.storage.wal.group_commit import GroupCommit, Ticket
+from topics.storage.wal.group_commit import QUICK_SYNCS_MIN, GroupCommit, Ticket
 from topics.storage.wal.log import Position, WalCounters, WalLog
 from topics.testing.manual_clock import ManualClock
 
@@ -271,3 +271,14 @@ def test_many_writers_share_syncs_and_are_published_in_the_order_of_submission()
     published = [note.removeprefix("publish ") for note in bench.log.notes if "publish" in note]
     assert [hash(name) for name in published] == order
     assert len(published) == 160
+
+
+def test_a_sync_is_called_quick_after_several_quick_ones_and_never_under_pressure(
+    bench: Bench,
+) -> None:
+    for n in range(QUICK_SYNCS_MIN):
+        assert not bench.commit.is_quick
+        bench.commit.commit(bench.submit(f"t{n}"))
+    assert bench.commit.is_quick
+    bench.commit.pressure = 0.5
+    assert not bench.commit.is_quick
