@@ -159,8 +159,10 @@ async def serve(
         waiting = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
         await opening
+        server.request_log.event("ready", url=server.url, topics=len(server.app.engine.registry))
         on_ready(server)
         await waiting
+        server.request_log.event("stopping", connections=len(server.app.connections))
     except TopicsError as error:
         server.request_log.event("failed", level="error", message=str(error))
         raise

@@ -1,6 +1,7 @@
 """The server's life: refuse exposure, listen, replay, serve, lose patience, drain."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -213,7 +214,7 @@ def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signal
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
     assert seen[0].startswith("http://127.0.0.1:")
-    assert len(seen) == 1, "a clean stop has nothing to log"
+    assert [json.loads(line)["event"] for line in seen[1:]] == ["ready", "stopping"]
 
 
 def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
