@@ -83,7 +83,7 @@ def test_every_page_begins_with_its_title() -> None:
 
 
 def test_every_word_of_the_engine_has_its_reference_page() -> None:
-    for word in ("topics", "append", "diff", "delete", "queues"):
+    for word in ("topics", "append", "diff", "delete", "queues", "routers", "watch"):
         assert (ROOT / f"src/topics/model/{word}.py").is_file()
         assert (DOCS / f"reference/{word}.md").is_file()
 
