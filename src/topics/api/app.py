@@ -81,6 +81,7 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
         self._unread.keep_alive = False
+        self._unread.route, self._unread.caller = UNREAD, keyring.nobody
         self.on_stop: list[Callable[[], None]] = []
         """What ends streams when the server stops."""
         self.renew_date()
@@ -152,6 +153,8 @@ class App:
                 raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")
         except TopicsError as refusal:
             head.refusal = refusal
+            head.route = head.route or UNREAD
+            head.caller = head.caller or self.keyring.nobody
         head.authorization = ""
 
     def _identify(self, head: Head) -> Caller:
@@ -169,16 +172,9 @@ class App:
 
     # Exchanges.
 
-    def new_exchange(
-        self, channel: Channel, head: Head, body: bytes | bytearray, started_s: float
-    ) -> Exchange:
-        caller = head.caller or self.keyring.anonymous
-        route = head.route or UNREAD
-        return Exchange(self, channel, head, route, head.name, caller, body, started_s)
-
     def unread_exchange(self, channel: Channel) -> Exchange:
         """Return an exchange for a request that could not even be read."""
-        return self.new_exchange(channel, self._unread, b"", self.clock.monotonic_s())
+        return Exchange(self, channel, self._unread, b"", self.clock.monotonic_s())
 
     def dispatch(self, exchange: Exchange) -> None:
         """Answer, or begin to."""

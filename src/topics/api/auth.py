@@ -61,6 +61,8 @@ class Keyring:
     def __init__(self, callers: Sequence[Caller]) -> None:
         self._callers = list(callers)
         self.anonymous = Caller("anonymous", b"", scopes=ALL_SCOPES, prefixes=())
+        self.nobody = Caller("nobody", b"", scopes=frozenset(), prefixes=())
+        """Whoever was refused: may do nothing."""
 
     @property
     def is_open(self) -> bool:

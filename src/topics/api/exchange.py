@@ -88,19 +88,18 @@ class Exchange:
         app: "App",
         channel: Channel,
         head: Head,
-        route: "Route",
-        name: str,
-        caller: Caller,
         body: bytes | bytearray,
         started_s: float,
     ) -> None:
+        assert head.route is not None  # the app has looked at the head
+        assert head.caller is not None
         self.app = app
         self.channel = channel
         self.head = head
-        self.route = route
-        self.name = name
+        self.route: Route = head.route
+        self.name = head.name
         """What the path names: a topic, a router, a watch."""
-        self.caller = caller
+        self.caller: Caller = head.caller
         self.body = body
         self.started_s = started_s
         self.answered = False

@@ -326,7 +326,7 @@ class Http1Connection(asyncio.Protocol):
         self.since_s = started_s = self._app.clock.monotonic_s()
         if not head.keep_alive:
             self._ending = True
-        exchange = self._app.new_exchange(self, head, body, started_s)
+        exchange = Exchange(self._app, self, head, body, started_s)
         self._waiting.append(exchange)
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()

@@ -21,6 +21,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from topics.api.exchange import Exchange
 from topics.api.head import (
     MAX_HEAD_BYTES,
     MAX_URL_BYTES,
@@ -232,7 +233,7 @@ class Http2Connection(asyncio.Protocol):
             self._drop(stream)
             return
         self._since_s = started_s = self._app.clock.monotonic_s()
-        stream.exchange = self._app.new_exchange(stream, stream.head, stream.body, started_s)
+        stream.exchange = Exchange(self._app, stream, stream.head, stream.body, started_s)
         stream.body = bytearray()
         self._app.dispatch(stream.exchange)
 
@@ -250,8 +251,8 @@ class Http2Connection(asyncio.Protocol):
         if stream.head is None:
             stream.exchange = self._app.unread_exchange(stream)
         else:
-            stream.exchange = self._app.new_exchange(
-                stream, stream.head, b"", self._app.clock.monotonic_s()
+            stream.exchange = Exchange(
+                self._app, stream, stream.head, b"", self._app.clock.monotonic_s()
             )
         stream.exchange.caller.requests += 1
         stream.exchange.fail(error)

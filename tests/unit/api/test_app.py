@@ -90,7 +90,8 @@ def test_a_remembered_head_never_lends_its_rights(make_app: MakeApp) -> None:
     assert writer.caller is app.keyring.identify("writer")
     assert reader.refusal is None
     assert nobody.refusal is not None
-    assert nobody.caller is None
+    assert nobody.caller is app.keyring.nobody
+    assert not nobody.caller.scopes
     again = app.read_head(get("/v0/topics/a.x", bearer("reader")))
     assert again.caller is reader.caller
     other = app.read_head(get("/v0/topics/b.x", bearer("reader")))
