@@ -348,8 +348,9 @@ class Engine:
         self, topic: Topic, write: Write, *, waiter: Waiter | None = None
     ) -> tuple[Shard, Append | Repeat]:
         """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
-        self._check_open()
-        shard = self.shard_of(topic)
+        if self._closed:
+            self._check_open()
+        shard = self.registry.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
@@ -368,7 +369,8 @@ class Engine:
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self._tail_is_full(self.shard_of(topic)):
+        shard = self.registry.shard_of(topic)
+        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             self.checkpoint()
         shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)

@@ -189,7 +189,8 @@ class GroupCommit:
     def _flush_once(self) -> list[Commitment]:
         batch, self._pending = self._pending, []
         size, self._pending_bytes = self._pending_bytes, 0
-        started_s = self._clock.monotonic_s()
+        # Only whoever answers others tells them how long the write took.
+        started_s = 0.0 if batch[0].waiter is None else self._clock.monotonic_s()
         try:
             if size:
                 self.log.write(
@@ -202,7 +203,8 @@ class GroupCommit:
             # this batch is refused. After any other failure no sync will ever come.
             waiting = [] if self.log.failed is None else self._drain_awaiting()
             return self._fail([*waiting, *batch], error)
-        self.last_write_s = self._clock.monotonic_s() - started_s
+        if started_s:
+            self.last_write_s = self._clock.monotonic_s() - started_s
         self.log.counters.batch_tickets.observe(len(batch))
         return self._publish_written(batch, size)
 
