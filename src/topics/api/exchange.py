@@ -43,6 +43,10 @@ class Stream(Protocol):
     def buffered_bytes(self) -> int:
         """How much was written and not yet taken by the reader's kernel."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether the reply is over; then `on_close` was called, or was not set yet."""
+
     def close(self) -> None:
         """End the reply after what is buffered."""
 

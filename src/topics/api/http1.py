@@ -82,6 +82,10 @@ class Http1Stream:
             return sum(map(len, self._early))
         return self._connection.buffered_bytes
 
+    @property
+    def is_gone(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         if self._closed:
             return
@@ -416,6 +420,9 @@ class Http1Connection(asyncio.Protocol):
             self._app.date_line,
         )
         stream = Http1Stream(self, exchange, chunked=chunked)
+        if self._transport is None:
+            stream.lost()
+            return stream
         self._stream = stream, head
         exchange.response = b""
         self._send_ready()

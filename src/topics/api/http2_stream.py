@@ -89,6 +89,10 @@ class Http2Stream:
     def buffered_bytes(self) -> int:
         return len(self.pending) + self._connection.buffered_bytes
 
+    @property
+    def is_gone(self) -> bool:
+        return self.ended or self.gone
+
     def close(self) -> None:
         if self.ended or self.gone:
             return

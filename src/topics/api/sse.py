@@ -59,8 +59,11 @@ class EventStream:
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
         self._sent_bytes = self._seen_bytes = 0
         self._active_s = now_s
-        self._open = True
         self._stream = exchange.open_stream(content_type=EVENT_STREAM, headers=HEADERS)
+        self.is_open = not self._stream.is_gone
+        """False from the start for a reader that left before it was answered."""
+        if not self.is_open:
+            return
         self._stream.on_close = self._closed
         self._stream.on_drain = on_room
         app.metrics.sse_connections += 1
@@ -78,7 +81,7 @@ class EventStream:
 
     def end(self, code: str, message: str, *, retry_after_ms: int | None = None) -> None:
         """Say why, then close; a reader that does not even take that is dropped a little later."""
-        if not self._open:
+        if not self.is_open:
             return
         trouble = Trouble(code=code, message=message, retry_after_ms=retry_after_ms)
         self.write(SSE.error(trouble))
@@ -107,7 +110,7 @@ class EventStream:
         self.end("shutting_down", "the server stops: connect again", retry_after_ms=RETRY_AFTER_MS)
 
     def _closed(self) -> None:
-        self._open = False
+        self.is_open = False
         self._app.metrics.sse_connections -= 1
         self._caller.streams -= 1
         self._app.live.streams.pop(self, None)

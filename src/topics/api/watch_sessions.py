@@ -41,7 +41,7 @@ class WatchSession:
             )
         if cursors is not None:
             self.watcher.rewind(cursors)
-        self.stream = EventStream(
+        stream = EventStream(
             self._app,
             exchange,
             heartbeat_ms=self._heartbeat_ms,
@@ -49,8 +49,11 @@ class WatchSession:
             on_room=self._on_room,
             on_topic=self.watcher.meet,
         )
+        if not stream.is_open:
+            return
+        self.stream = stream
         self.watcher.on_behind = self._app.live.schedule
-        self.watcher.open(self.stream)
+        self.watcher.open(stream)
 
     def _on_room(self) -> None:
         if self.watcher.blocked:

@@ -54,8 +54,7 @@ class Worker:
         self._stream: EventStream | None = None
 
     def connect(self, exchange: Exchange) -> None:
-        live = self._app.live
-        self._stream = EventStream(
+        stream = EventStream(
             self._app,
             exchange,
             heartbeat_ms=HEARTBEAT_MS,
@@ -63,7 +62,10 @@ class Worker:
             on_room=self._refill,
             on_topic=_ignore,
         )
-        live.delivery.listen(self._topic, self._on_news)
+        if not stream.is_open:
+            return
+        self._stream = stream
+        self._app.live.delivery.listen(self._topic, self._on_news)
         with self._app.engine.shard_of(self._topic).lock:
             self._table.listeners.add(self._mark)
         self._refill()
