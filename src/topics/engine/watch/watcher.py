@@ -51,7 +51,6 @@ class Watcher:
         """Prefixes of names; every topic that has one, now or later, gets a place."""
         self.places: dict[str, Place] = {}
         self.sink: Sink | None = None
-        self._opened = 0
         self._behind: dict[Place, None] = {}
         self.blocked = False
         """The sink is full; `pump` when it has room."""
@@ -74,10 +73,9 @@ class Watcher:
         """Send to this sink from now on; the first frames go with the first `pump`."""
         assert self.sink is None
         self.sink = sink
-        self._opened += 1
         self.blocked = False
         for place in list(self.places.values()):
-            place.fresh, place.live, place.fetching = True, False, False
+            place.fresh, place.live, place.fetch = True, False, None
             self._settle_life(place)
         if self.patterns:
             for topic in self._feed.engine.topics():
@@ -88,10 +86,8 @@ class Watcher:
         if self.sink is None:
             return
         self.sink = None
-        self._behind.clear()
         for place in self.places.values():
-            if place.topic is not None:
-                self._feed.delivery.unlisten(place.topic, self.on_news)
+            self._stop(place)
 
     def drop(self, name: str) -> bool:
         """Forget a topic; tell whether it was watched."""
@@ -142,7 +138,7 @@ class Watcher:
 
     def _serve(self, place: Place) -> None:
         topic = place.topic
-        if place.fetching or topic is None or self._has_ended(place, topic):
+        if place.fetch is not None or topic is None or self._has_ended(place, topic):
             return
         try:
             self._advance(place, topic)
@@ -176,13 +172,12 @@ class Watcher:
 
     def _fetch(self, place: Place, topic: Topic, options: Options) -> None:
         """Go on when the cold tier has answered, unless this connection is over by then."""
-        opened = self._opened
-        place.fetching = True
+        fetch = place.fetch = object()
 
         def done(step: Step | TopicsError) -> None:
-            if self.sink is None or opened != self._opened or place.topic is not topic:
+            if place.fetch is not fetch:
                 return
-            place.fetching = False
+            place.fetch = None
             if isinstance(step, TopicsError):
                 self._stop(place)
                 self._fail(step, [place.name])
@@ -240,6 +235,8 @@ class Watcher:
     def _settle_life(self, place: Place) -> None:
         """Announce the end of a life this watcher still stands in, and follow the next one."""
         topic = self._feed.engine.find_topic(place.name)
+        if place.topic is not topic:
+            self._stop(place)
         if place.life not in (GONE, topic.id if topic else GONE):
             self._announce_end(place)
         if topic is None:
@@ -268,6 +265,7 @@ class Watcher:
 
     def _stop(self, place: Place) -> None:
         self._behind.pop(place, None)
+        place.fetch = None
         if place.topic is not None:
             self._feed.delivery.unlisten(place.topic, self.on_news)
 

@@ -124,6 +124,23 @@ def test_a_cold_read_that_comes_after_the_end_is_dropped(scene: Scene) -> None:
     assert scene.sink.seen()[0] == 1
 
 
+def test_a_topic_made_again_during_a_cold_read_is_followed(scene: Scene) -> None:
+    scene.fill_cold()
+    watcher = scene.watcher("t")
+    watcher.pump()
+    old = scene.place.log.engine.topic("t")
+    late = scene.cold.pop()
+    scene.place.log.drop("t")
+    scene.place.fill("t", 1)
+    watcher.meet(scene.place.log.engine.topic("t"))
+    late()
+    watcher.pump()
+    assert scene.sink.seen() == ["topic-deleted", 1, "caught-up"]
+    assert old.watchers == 0
+    watcher.close()
+    assert scene.place.log.engine.topic("t").watchers == 0
+
+
 def test_nothing_is_read_for_a_full_sink(scene: Scene) -> None:
     scene.place.fill("t", 3)
     watcher = scene.watcher("t")
