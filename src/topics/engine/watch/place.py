@@ -13,7 +13,7 @@ class Place:
     """Keeps: everything up to `seq` in this `life` was sent, announced, or is not to be sent."""
 
     __slots__ = (
-        "asked", "by_pattern", "fetch", "first_life", "fresh", "life", "live", "name", "seq",
+        "asked", "by_pattern", "first_life", "fresh", "life", "live", "name", "seq",
         "topic",
     )  # fmt: skip
 
@@ -31,8 +31,6 @@ class Place:
         """Everything was sent, and the watcher was told so."""
         self.fresh = True
         """Nothing was read since the watcher connected."""
-        self.fetch: object | None = None
-        """The read of the cold tier that is on its way; the answer of any other is too late."""
 
     def begin(self, topic: Topic) -> None:
         """Follow a new life of the name, from its start."""

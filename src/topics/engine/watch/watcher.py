@@ -29,6 +29,15 @@ class Sink(Protocol):
     def buffered_bytes(self) -> int: ...
 
 
+class _Fetch:
+    """A read of the cold tier that is on its way."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+
 class Watcher:
     """The cursors of one watch, and the sink they are sent to while there is one."""
 
@@ -52,6 +61,8 @@ class Watcher:
         self.places: dict[str, Place] = {}
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
+        self._fetch: _Fetch | None = None
+        """One at a time, so that what comes back is bounded; the others stay behind."""
         self.blocked = False
         """The sink is full; `pump` when it has room."""
         self.on_behind: Callable[[Watcher], None] = _ignore
@@ -75,7 +86,7 @@ class Watcher:
         self.sink = sink
         self.blocked = False
         for place in list(self.places.values()):
-            place.fresh, place.live, place.fetch = True, False, None
+            place.fresh, place.live = True, False
             self._settle_life(place)
         if self.patterns:
             for topic in self._feed.engine.topics():
@@ -138,7 +149,7 @@ class Watcher:
 
     def _serve(self, place: Place) -> None:
         topic = place.topic
-        if place.fetch is not None or topic is None or self._has_ended(place, topic):
+        if topic is None or self._is_fetching(place) or self._has_ended(place, topic):
             return
         try:
             self._advance(place, topic)
@@ -155,37 +166,54 @@ class Watcher:
             if place.live and place.seq == topic.head_seq:
                 self._behind.pop(place, None)
                 return
-            if sink.buffered_bytes > self._buffer_bytes:
-                self._behind[place] = None
-                self.blocked = True
+            if self._is_full(sink, place):
                 return
             step = feed.step(topic, place.seq, options, fresh=place.fresh)
             if step is None:
-                self._fetch(place, topic, options)
+                self._fetch_cold(place, topic, options)
                 return
             self._send(place, step)
         self._fall_behind(place)
 
+    def _is_full(self, sink: Sink, place: Place) -> bool:
+        """Tell whether a place has to wait for room."""
+        if sink.buffered_bytes <= self._buffer_bytes:
+            return False
+        self._behind[place] = None
+        self.blocked = True
+        return True
+
     def _fall_behind(self, place: Place) -> None:
+        self._behind.pop(place, None)  # behind the others that wait
         self._behind[place] = None
         self.on_behind(self)
 
-    def _fetch(self, place: Place, topic: Topic, options: Options) -> None:
-        """Go on when the cold tier has answered, unless this connection is over by then."""
-        fetch = place.fetch = object()
+    def _is_fetching(self, place: Place) -> bool:
+        return self._fetch is not None and self._fetch.place is place
+
+    def _fetch_cold(self, place: Place, topic: Topic, options: Options) -> None:
+        """Go on when the cold tier has answered, unless nobody waits for it by then."""
+        if self._fetch is not None:
+            self._behind[place] = None
+            return
+        fetch = self._fetch = _Fetch(place)
 
         def done(step: Step | TopicsError) -> None:
-            if place.fetch is not fetch:
-                return
-            place.fetch = None
-            if isinstance(step, TopicsError):
-                self._stop(place)
-                self._fail(step, [place.name])
-            else:
-                self._send(place, step)
-                self._fall_behind(place)
+            if self._fetch is fetch and self.sink is not None:
+                self._fetch = None
+                self._take_fetched(self.sink, place, step)
 
         self._feed.fetch(topic, place.seq, options, fresh=place.fresh, done=done)
+
+    def _take_fetched(self, sink: Sink, place: Place, step: Step | TopicsError) -> None:
+        if isinstance(step, TopicsError):
+            self._stop(place)
+            self._fail(step, [place.name])
+        elif not self._is_full(sink, place):  # if so it is read again when there is room
+            self._send(place, step)
+            self._fall_behind(place)
+        if self._behind and not self.blocked:
+            self.on_behind(self)
 
     def _send(self, place: Place, step: Step) -> None:
         """Hot: with a thousand watchers of one topic all but the first find their bytes made."""
@@ -265,7 +293,10 @@ class Watcher:
 
     def _stop(self, place: Place) -> None:
         self._behind.pop(place, None)
-        place.fetch = None
+        if self._is_fetching(place):
+            self._fetch = None
+            if self._behind:  # they waited for it
+                self.on_behind(self)
         if place.topic is not None:
             self._feed.delivery.unlisten(place.topic, self.on_news)
 

@@ -26,6 +26,10 @@ class Sink:
     def write(self, data: bytes, /) -> None:
         self.frames.append(data)
 
+    def topic(self) -> str:
+        """Return what the first frame is about."""
+        return str(msgspec.json.decode(self.frames[0].split(b"data: ")[1])["topic"])
+
     def seen(self) -> list[Any]:
         """Return the seqs of records, and the name of every other event."""
         seen: list[Any] = []
@@ -69,10 +73,10 @@ class Scene:
     def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
         self.cold.append(lambda: done(self.place.log.engine.diff(topic, request)))
 
-    def watcher(self, *topics: str) -> Watcher:
+    def watcher(self, *topics: str, limit: int = 256) -> Watcher:
         watcher = Watcher(
             self.feed,
-            Options(DiffRequest(limit=256)),
+            Options(DiffRequest(limit=limit)),
             frame_format=Sse(),
             buffer_bytes=1000,
             max_places=8,
@@ -82,8 +86,8 @@ class Scene:
         watcher.open(self.sink)
         return watcher
 
-    def fill_cold(self) -> None:
-        self.place.fill("t", 8)
+    def fill_cold(self, name: str = "t") -> None:
+        self.place.fill(name, 8)
         engine = self.place.log.engine
         engine.checkpoint()
         assert engine.relocate() > 0
@@ -139,6 +143,37 @@ def test_a_topic_made_again_during_a_cold_read_is_followed(scene: Scene) -> None
     assert old.watchers == 0
     watcher.close()
     assert scene.place.log.engine.topic("t").watchers == 0
+
+
+def test_one_cold_topic_of_a_watcher_is_read_at_a_time_each_in_its_turn(scene: Scene) -> None:
+    for name in ("a", "b", "c"):
+        scene.fill_cold(name)
+    watcher = scene.watcher("a", "b", "c", limit=4)
+    watcher.pump()
+    topics: list[str] = []
+    while scene.cold:
+        (answer,) = scene.cold
+        scene.cold.clear()
+        scene.sink.frames.clear()
+        answer()
+        topics.append(scene.sink.topic())
+        watcher.pump()
+    assert topics[:6] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_what_a_cold_read_brings_to_a_full_sink_is_read_again_later(scene: Scene) -> None:
+    scene.fill_cold()
+    watcher = scene.watcher("t")
+    watcher.pump()
+    scene.sink.buffered_bytes = 2000
+    scene.cold.pop()()
+    assert (watcher.blocked, scene.sink.frames) == (True, [])
+    scene.sink.buffered_bytes = 0
+    while not scene.sink.frames or scene.cold:
+        watcher.pump()
+        scene.cold.pop()()
+    watcher.pump()
+    assert scene.sink.seen() == [*range(1, 9), "caught-up"]
 
 
 def test_nothing_is_read_for_a_full_sink(scene: Scene) -> None:
