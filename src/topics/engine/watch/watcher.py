@@ -61,6 +61,7 @@ class Watcher:
         self.places: dict[str, Place] = {}
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
+        self._refused = False
         self._fetch: _Fetch | None = None
         """One at a time, so that what comes back is bounded; the others stay behind."""
         self.blocked = False
@@ -84,7 +85,7 @@ class Watcher:
         """Send to this sink from now on; the first frames go with the first `pump`."""
         assert self.sink is None
         self.sink = sink
-        self.blocked = False
+        self.blocked = self._refused = False
         for place in list(self.places.values()):
             place.fresh, place.live = True, False
             self._settle_life(place)
@@ -126,10 +127,24 @@ class Watcher:
         if place is not None:
             self._settle_life(place)
         elif topic.name.startswith(self.patterns):
-            if len(self.places) >= self._max_places:
-                self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
-            else:
+            if self._has_room():
                 self._listen(self.add(topic, 0, asked=False, by_pattern=True))
+            else:
+                self._refuse(self.sink, topic)
+
+    def _has_room(self) -> bool:
+        """Tell whether one more topic fits, without those that came by a pattern and are gone."""
+        if len(self.places) >= self._max_places:
+            gone = [p.name for p in self.places.values() if p.by_pattern and p.life == GONE]
+            for name in gone:
+                self.drop(name)
+        return len(self.places) < self._max_places
+
+    def _refuse(self, sink: Sink, topic: Topic) -> None:
+        """Say once that there is one topic too many: a pattern may meet any number of them."""
+        if not self._refused and sink.buffered_bytes <= self._buffer_bytes:
+            self._refused = True
+            self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
 
     # Serving.
 

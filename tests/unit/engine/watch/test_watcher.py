@@ -73,13 +73,14 @@ class Scene:
     def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
         self.cold.append(lambda: done(self.place.log.engine.diff(topic, request)))
 
-    def watcher(self, *topics: str, limit: int = 256) -> Watcher:
+    def watcher(self, *topics: str, limit: int = 256, patterns: tuple[str, ...] = ()) -> Watcher:
         watcher = Watcher(
             self.feed,
             Options(DiffRequest(limit=limit)),
             frame_format=Sse(),
             buffer_bytes=1000,
             max_places=8,
+            patterns=patterns,
         )
         for name in topics:
             watcher.add(self.place.log.engine.topic(name), 0)
@@ -224,3 +225,28 @@ def test_steps_are_shared_within_a_turn_and_not_beyond(scene: Scene) -> None:
     scene.sink.frames.clear()
     late.pump()
     assert scene.sink.seen() == [3, "caught-up"]
+
+
+def test_topics_of_a_pattern_that_are_gone_make_room_for_new_ones(scene: Scene) -> None:
+    watcher = scene.watcher(patterns=("job-",))
+    for n in range(20):
+        scene.place.fill(f"job-{n}", 1)
+        watcher.meet(scene.place.log.engine.topic(f"job-{n}"))
+        watcher.pump()
+        scene.place.log.drop(f"job-{n}")
+        scene.delivery.drain()
+    assert scene.sink.seen() == [1, "caught-up", "topic-deleted"] * 20
+
+
+def test_one_topic_too_many_is_told_once_and_within_the_buffer(scene: Scene) -> None:
+    watcher = scene.watcher(patterns=("job-",))
+    for n in range(8):
+        scene.place.fill(f"job-{n}", 1)
+        watcher.meet(scene.place.log.engine.topic(f"job-{n}"))
+    scene.sink.buffered_bytes = 2000
+    for n in range(8, 12):
+        scene.place.fill(f"job-{n}", 1)
+        watcher.meet(scene.place.log.engine.topic(f"job-{n}"))
+        scene.sink.buffered_bytes = 2000 if n < 9 else 0
+    assert scene.sink.seen() == ["error"]
+    assert b'"topics":["job-10"]' in scene.sink.frames[0]
