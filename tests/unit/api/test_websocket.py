@@ -99,6 +99,26 @@ def test_a_pattern_is_subscribed_to_and_left(tmp_path: Path) -> None:
     run(scenario)
 
 
+def test_a_pattern_subscribed_to_again_is_delivered_once_and_counted_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_topics=2) as place, talking(place) as talk:
+            for n in range(3):
+                told = await talk.ask("subscribe", topics=["log.*"], request_id=n)
+                assert (told["op"], told["request_id"]) == ("subscribed", n)
+            await place.append("log.a", 1)
+            records = []
+            while not records:
+                message = await talk.next()
+                records += [message["request_id"]] if message["op"] == "record" else []
+            await talk.send("ping")  # a second delivery would be in front of its answer
+            while (message := await talk.next())["op"] != "pong":
+                records += [message["request_id"]] if message["op"] == "record" else []
+            assert records == [2]
+            assert place.app.engine.topic("log.a").watchers == 1
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("message", "code"),
     [
