@@ -116,7 +116,7 @@ class Feed:
             return step
         if touches_cold(topic, seq):
             return None
-        page = self.engine.diff(topic, _request(options, seq))
+        page = self.engine.read(topic, _request(options, seq))
         step = self._encode(page, seq, fresh=fresh)
         size = len(step.record_body)
         if self._turns and len(self._shared) < MAX_SHARED and size < MAX_SHARED_BYTES:

@@ -195,14 +195,14 @@ def test_a_topic_that_cannot_be_read_is_left_out_and_the_others_go_on(
     scene.place.fill("bad", 1)
     scene.place.fill("good", 1)
     watcher = scene.watcher("bad", "good")
-    real = scene.feed.engine.diff
+    real = scene.feed.engine.read
 
-    def diff(topic: Topic, request: DiffRequest) -> Any:  # noqa: ANN401 - as the real one
+    def read(topic: Topic, request: DiffRequest) -> Any:  # noqa: ANN401 - as the real one
         if topic.name == "bad":
             raise CorruptData("flipped")
         return real(topic, request)
 
-    monkeypatch.setattr(scene.feed.engine, "diff", diff)
+    monkeypatch.setattr(scene.feed.engine, "read", read)
     watcher.pump()
     assert scene.sink.seen() == ["error", 1, "caught-up"]
     assert b'"topics":["bad"]' in scene.sink.frames[0]
@@ -250,3 +250,18 @@ def test_one_topic_too_many_is_told_once_and_within_the_buffer(scene: Scene) -> 
         scene.sink.buffered_bytes = 2000 if n < 9 else 0
     assert scene.sink.seen() == ["error"]
     assert b'"topics":["job-10"]' in scene.sink.frames[0]
+
+
+def test_a_watcher_waits_for_what_routers_bring_and_does_not_bring_it(scene: Scene) -> None:
+    engine = scene.place.log.engine
+    for name in ("from", "to"):
+        scene.place.log.create(name)
+    engine.put_router("r", {"source": "from", "dest": "to"})
+    watcher = scene.watcher("to")
+    watcher.pump()
+    scene.place.fill("from", 1)
+    watcher.pump()
+    assert engine.must_forward(engine.topic("to"))
+    scene.place.log.diff("to")  # somebody else brings it
+    scene.delivery.drain()
+    assert scene.sink.seen() == ["caught-up", 1]
