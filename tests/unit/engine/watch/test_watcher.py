@@ -257,9 +257,8 @@ def test_a_watcher_waits_for_what_routers_bring_and_does_not_bring_it(scene: Sce
     for name in ("from", "to"):
         scene.place.log.create(name)
     engine.put_router("r", {"source": "from", "dest": "to"})
-    watcher = scene.watcher("to")
-    watcher.pump()
     scene.place.fill("from", 1)
+    watcher = scene.watcher("to")
     watcher.pump()
     assert engine.must_forward(engine.topic("to"))
     scene.place.log.diff("to")  # somebody else brings it
