@@ -41,7 +41,10 @@ class Stream(Protocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """How much was written and not yet taken by the reader's kernel."""
+        """How much of this stream was written and waits for its reader."""
+
+    def is_stuck(self, now_s: float) -> bool:
+        """Tell whether nothing at all left a connection shared with others for too long."""
 
     @property
     def is_gone(self) -> bool:

@@ -82,6 +82,10 @@ class Http1Stream:
             return sum(map(len, self._early))
         return self._connection.buffered_bytes
 
+    def is_stuck(self, now_s: float) -> bool:
+        del now_s
+        return False  # alone on its connection: `buffered_bytes` tells
+
     @property
     def is_gone(self) -> bool:
         return self._closed

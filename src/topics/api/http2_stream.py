@@ -87,7 +87,10 @@ class Http2Stream:
 
     @property
     def buffered_bytes(self) -> int:
-        return len(self.pending) + self._connection.buffered_bytes
+        return len(self.pending)  # what the connection holds may be for any other stream
+
+    def is_stuck(self, now_s: float) -> bool:
+        return self._connection.is_stuck(now_s)
 
     @property
     def is_gone(self) -> bool:

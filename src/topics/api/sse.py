@@ -90,7 +90,7 @@ class EventStream:
 
     def sweep(self, now_s: float) -> None:
         buffered_bytes = self._stream.buffered_bytes
-        if self._patience.is_over(
+        if self._stream.is_stuck(now_s) or self._patience.is_over(
             sent_bytes=self._sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
         ):
             self.end(
