@@ -36,8 +36,14 @@ class Stream(Protocol):
     on_drain: Callable[[], None]
     """Called when a reader that had fallen behind has taken most of it."""
 
+    sent_bytes: int
+    """How much was written."""
+
     def write(self, data: bytes) -> None:
         """Send, or keep until the reader takes it."""
+
+    def offer(self, data: bytes, limit_bytes: int) -> bool:
+        """Write unless more than the limit waits already; tell whether. Hot: once a watcher."""
 
     @property
     def buffered_bytes(self) -> int:

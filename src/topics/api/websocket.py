@@ -196,6 +196,12 @@ class WebSocketConnection(asyncio.Protocol):
         if not self._closing:
             self._send(TextMessage(data=data.decode()))
 
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        if self.buffered_bytes > limit_bytes:
+            return False
+        self.write(data)
+        return True
+
     @property
     def buffered_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from topics.engine.topics.topic import Topic
 from topics.engine.watch import frames
-from topics.engine.watch.feed import Feed, Options, Step
+from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
 from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
@@ -24,6 +24,9 @@ class Sink(Protocol):
     """Where frames go."""
 
     def write(self, data: bytes, /) -> None: ...
+
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        """Write unless more than the limit is buffered; tell whether."""
 
     @property
     def buffered_bytes(self) -> int: ...
@@ -54,6 +57,9 @@ class Watcher:
         self._feed = feed
         self._options = options
         self.format = frame_format
+        self._kind = f"{frame_format.share_key} {options.key}"
+        self._alone: Place | None = None
+        """The only place, while its frames are the same for all watchers of this kind."""
         self._buffer_bytes = buffer_bytes
         self._max_places = max_places
         self.patterns = patterns
@@ -72,6 +78,7 @@ class Watcher:
     def add(self, topic: Topic, seq: int, *, asked: bool = True, by_pattern: bool = False) -> Place:
         place = Place(topic.name, topic, seq, asked=asked, by_pattern=by_pattern)
         self.places[topic.name] = place
+        self._alone = None
         return place
 
     # Connecting.
@@ -149,7 +156,24 @@ class Watcher:
     # Serving.
 
     def on_news(self, topic: Topic) -> None:
-        """Hear that a topic has news, or is gone."""
+        """Hear that a topic has news, or is gone.
+
+        Hot: of a thousand watchers of one topic all but the first are sent what he was, with one
+        look at where they stand (0.7 µs instead of 3.5).
+        """
+        place, ready = self._alone, self._feed.ready.get(self._kind)
+        if (
+            ready is not None
+            and place is not None
+            and place.seq == ready.seq
+            and place.live
+            and place.topic is topic is ready.topic
+            and self.sink is not None
+            and self.sink.offer(ready.frame, self._buffer_bytes)
+        ):
+            place.seq = ready.next_seq
+            self._feed.counters.records_delivered += ready.count
+            return
         place = self.places.get(topic.name)
         if place is not None and place.topic is topic and self.sink is not None:
             self._serve(place)
@@ -212,6 +236,7 @@ class Watcher:
             self._behind[place] = None
             return
         fetch = self._fetch = _Fetch(place)
+        self._alone = None
 
         def done(step: Step | TopicsError) -> None:
             if self._fetch is fetch and self.sink is not None:
@@ -231,14 +256,16 @@ class Watcher:
             self.on_behind(self)
 
     def _send(self, place: Place, step: Step) -> None:
-        """Hot: with a thousand watchers of one topic all but the first find their bytes made."""
         place.fresh = False
         key = self.format.share_key
         if key is not None and len(self.places) == 1 and place.life == place.first_life:
-            shared = key, place.live
+            self._alone = place
+            shared, seq = (key, place.live), place.seq
             framed = step.framed.get(shared)
             if framed is None:
                 framed = step.framed[shared] = self._frame(place, step)
+                if place.live and place.topic is not None and step.is_plain:
+                    self._feed.keep_ready(self._kind, Ready(place.topic, seq, step, framed[0]))
             place.seq = step.next_seq
         else:
             framed = self._frame(place, step)

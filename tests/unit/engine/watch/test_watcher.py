@@ -26,6 +26,12 @@ class Sink:
     def write(self, data: bytes, /) -> None:
         self.frames.append(data)
 
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        if self.buffered_bytes > limit_bytes:
+            return False
+        self.write(data)
+        return True
+
     def topic(self) -> str:
         """Return what the first frame is about."""
         return str(msgspec.json.decode(self.frames[0].split(b"data: ")[1])["topic"])
@@ -73,10 +79,17 @@ class Scene:
     def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
         self.cold.append(lambda: done(self.place.log.engine.diff(topic, request)))
 
-    def watcher(self, *topics: str, limit: int = 256, patterns: tuple[str, ...] = ()) -> Watcher:
+    def watcher(
+        self,
+        *topics: str,
+        limit: int = 256,
+        patterns: tuple[str, ...] = (),
+        match: tuple[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Watcher:
         watcher = Watcher(
             self.feed,
-            Options(DiffRequest(limit=limit)),
+            Options(DiffRequest(limit=limit, match=match)),
             frame_format=Sse(),
             buffer_bytes=1000,
             max_places=8,
@@ -84,7 +97,7 @@ class Scene:
         )
         for name in topics:
             watcher.add(self.place.log.engine.topic(name), 0)
-        watcher.open(self.sink)
+        watcher.open(sink or self.sink)
         return watcher
 
     def fill_cold(self, name: str = "t") -> None:
@@ -264,3 +277,54 @@ def test_a_watcher_waits_for_what_routers_bring_and_does_not_bring_it(scene: Sce
     scene.place.log.diff("to")  # somebody else brings it
     scene.delivery.drain()
     assert scene.sink.seen() == ["caught-up", 1]
+
+
+def test_watchers_at_one_place_are_sent_the_same_bytes_and_others_what_is_theirs(
+    scene: Scene,
+) -> None:
+    scene.place.fill("t", 1)
+    scene.place.fill("u", 1)
+    sinks = {name: Sink() for name in ("first", "second", "tagged", "both", "closed", "full")}
+    for name, sink in sinks.items():
+        watcher = scene.watcher(
+            *(("t", "u") if name == "both" else ("t",)),
+            match=("Eq", "a") if name == "tagged" else None,
+            sink=sink,
+        )
+        watcher.pump()
+        sink.frames.clear()
+        if name == "closed":
+            watcher.close()
+    sinks["full"].buffered_bytes = 2000
+    scene.counters.records_delivered = 0
+    scene.place.fill("t", 1)
+    with scene.feed.turn():
+        scene.delivery.drain()
+        scene.place.fill("t", 1, tag="a")
+        scene.delivery.drain()
+    seen = {name: sink.seen() for name, sink in sinks.items()}
+    assert seen == {
+        "first": [2, 3], "second": [2, 3], "tagged": [3], "both": [2, 3], "closed": [], "full": []
+    }  # fmt: skip
+    assert sinks["first"].frames[0] is sinks["second"].frames[0]
+    assert sinks["first"].frames[0] != sinks["both"].frames[0]
+    assert scene.counters.records_delivered == 7
+    sinks["full"].buffered_bytes = 0
+    watcher.pump()  # the last one made
+    assert sinks["full"].seen() == [2, 3]
+
+
+def test_a_tombstone_on_the_way_is_announced_to_every_watcher(scene: Scene) -> None:
+    scene.place.log.create("t", cap_records=2)
+    sinks = [Sink(), Sink()]
+    for sink in sinks:
+        scene.watcher("t", sink=sink).pump()
+    scene.place.fill("t", 1)
+    with scene.feed.turn():
+        scene.delivery.drain()
+    scene.place.fill("t", 5)
+    with scene.feed.turn():
+        scene.delivery.drain()
+    for sink in sinks:
+        assert sink.seen() == ["caught-up", 1, "tombstone", 5, 6]
+    assert scene.counters.tombstones == 2
