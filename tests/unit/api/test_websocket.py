@@ -110,7 +110,7 @@ def test_a_pattern_subscribed_to_again_is_delivered_once_and_counted_once(tmp_pa
                 told = await talk.ask("subscribe", topics=["log.*"], request_id=n)
                 assert (told["op"], told["request_id"]) == ("subscribed", n)
             await place.append("log.a", 1)
-            records = []
+            records: list[int] = []
             while not records:
                 message = await talk.next()
                 records += [message["request_id"]] if message["op"] == "record" else []

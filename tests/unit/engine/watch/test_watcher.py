@@ -285,16 +285,18 @@ def test_watchers_at_one_place_are_sent_the_same_bytes_and_others_what_is_theirs
     scene.place.fill("t", 1)
     scene.place.fill("u", 1)
     sinks = {name: Sink() for name in ("first", "second", "tagged", "both", "closed", "full")}
-    for name, sink in sinks.items():
-        watcher = scene.watcher(
+    watchers = {
+        name: scene.watcher(
             *(("t", "u") if name == "both" else ("t",)),
             match=("Eq", "a") if name == "tagged" else None,
             sink=sink,
         )
+        for name, sink in sinks.items()
+    }
+    for name, watcher in watchers.items():
         watcher.pump()
-        sink.frames.clear()
-        if name == "closed":
-            watcher.close()
+        sinks[name].frames.clear()
+    watchers["closed"].close()
     sinks["full"].buffered_bytes = 2000
     scene.counters.records_delivered = 0
     scene.place.fill("t", 1)
@@ -310,7 +312,7 @@ def test_watchers_at_one_place_are_sent_the_same_bytes_and_others_what_is_theirs
     assert sinks["first"].frames[0] != sinks["both"].frames[0]
     assert scene.counters.records_delivered == 7
     sinks["full"].buffered_bytes = 0
-    watcher.pump()  # the last one made
+    watchers["full"].pump()
     assert sinks["full"].seen() == [2, 3]
 
 
