@@ -45,6 +45,12 @@ class Place:
         self.life, self.seq, self.live = GONE, 0, False
         return head_seq
 
+    def resume(self, cursors: Mapping[str, int]) -> None:
+        """Stand where an id says, back or ahead: what is known here is older."""
+        if self.name in cursors:
+            self.life = cursors.get(LIFE + self.name, self.first_life)
+            self.seq = cursors[self.name]
+
     def rewind(self, cursors: Mapping[str, int]) -> None:
         """Go back to where an id says; never ahead."""
         if self.name not in cursors:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from topics.engine.topics.topic import Topic
 from topics.engine.watch import frames
+from topics.engine.watch.event_id import LIFE
 from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
 from topics.engine.watch.place import GONE, Place, event_id_of
@@ -87,6 +88,18 @@ class Watcher:
         """Go back to the id of a frame, before `open`."""
         for place in self.places.values():
             place.rewind(cursors)
+
+    def resume(self, cursors: Mapping[str, int]) -> None:
+        """Stand where the id of a frame says, before `open`: it is newer than these places."""
+        for place in self.places.values():
+            place.resume(cursors)
+        for name, seq in cursors.items():
+            topic = self._feed.engine.find_topic(name)
+            if topic is None or name in self.places or not name.startswith(self.patterns):
+                continue
+            if len(self.places) < self._max_places:
+                place = self.add(topic, seq, asked=False, by_pattern=True)
+                place.life = cursors.get(LIFE + name, topic.id)
 
     def open(self, sink: Sink) -> None:
         """Send to this sink from now on; the first frames go with the first `pump`."""
