@@ -257,6 +257,10 @@ class App:
         connection.connection_made(transport)
         connection.data_received(data)
 
+    @property
+    def _has_streams(self) -> bool:
+        return self._live is not None and bool(self._live.streams)
+
     async def drain(self) -> None:
         """Wait for what is under way, as long as the budget lasts."""
         self.stopping = True
@@ -267,9 +271,11 @@ class App:
             for connection in list(self.connections):
                 if connection.is_idle:
                     connection.end()
-            if not self.connections:
+            if not self.connections and not self._has_streams:
                 return
             await asyncio.sleep(0.01)
+        if self._live is not None:
+            self._live.stop_streams()
         for connection in list(self.connections):
             connection.abort()
 

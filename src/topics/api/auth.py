@@ -79,6 +79,11 @@ class Keyring:
             raise Unauthorized("this key is not known here")
         return found
 
+    def named(self, name: str) -> Caller | None:
+        """Return the caller of a name that was kept, if there still is one."""
+        known = [self.anonymous] if self.is_open else self._callers
+        return next((caller for caller in known if caller.name == name), None)
+
     def identify_header(self, authorization: str) -> Caller:
         """Return who sent an `Authorization` header."""
         if self.is_open:

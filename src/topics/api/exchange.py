@@ -36,12 +36,25 @@ class Stream(Protocol):
     on_drain: Callable[[], None]
     """Called when a reader that had fallen behind has taken most of it."""
 
+    sent_bytes: int
+    """How much was written."""
+
     def write(self, data: bytes) -> None:
         """Send, or keep until the reader takes it."""
 
+    def offer(self, data: bytes, limit_bytes: int) -> bool:
+        """Write unless more than the limit waits already; tell whether. Hot: once a watcher."""
+
     @property
     def buffered_bytes(self) -> int:
-        """How much was written and not yet taken by the reader's kernel."""
+        """How much of this stream was written and waits for its reader."""
+
+    def is_stuck(self, now_s: float) -> bool:
+        """Tell whether nothing at all left a connection shared with others for too long."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether the reply is over; then `on_close` was called, or was not set yet."""
 
     def close(self) -> None:
         """End the reply after what is buffered."""

@@ -54,22 +54,36 @@ class Http1Stream:
         self._connection = connection
         self._exchange = exchange
         self._chunked = chunked
+        self._transport: asyncio.Transport | None = None
+        """The way out between the start and the end of this answer."""
+        self.sent_bytes = 0
         self._early: list[bytes] | None = []
         """Frames written before it is this answer's turn."""
         self._closed = False
         self.on_close: Callable[[], None] = _nothing
         self.on_drain: Callable[[], None] = _nothing
 
-    def start(self, head: bytes) -> None:
+    def start(self, head: bytes, transport: asyncio.Transport | None) -> None:
         """Begin to send: everything asked for earlier was answered."""
         early, self._early = self._early or [], None
         self._connection.write(head + b"".join(early))
         if self._closed:
             self._connection.end()
+        else:
+            self._transport = transport
+
+    def offer(self, data: bytes, limit_bytes: int) -> bool:
+        transport = self._transport
+        if transport is None or transport.get_write_buffer_size() > limit_bytes:
+            return False
+        self.sent_bytes += len(data)
+        transport.write(_chunk(data) if self._chunked else data)
+        return True
 
     def write(self, data: bytes) -> None:
         if self._closed:
             return
+        self.sent_bytes += len(data)
         framed = _chunk(data) if self._chunked else data
         if self._early is None:
             self._connection.write(framed)
@@ -82,11 +96,19 @@ class Http1Stream:
             return sum(map(len, self._early))
         return self._connection.buffered_bytes
 
+    def is_stuck(self, now_s: float) -> bool:
+        del now_s
+        return False  # alone on its connection: `buffered_bytes` tells
+
+    @property
+    def is_gone(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         if self._closed:
             return
         last = b"0\r\n\r\n" if self._chunked else b""
-        self._closed = True
+        self._closed, self._transport = True, None
         if self._early is None:
             self._connection.write(last)
             self._connection.end()
@@ -101,7 +123,7 @@ class Http1Stream:
     def lost(self) -> None:
         """Hear that the connection is gone."""
         if not self._closed:
-            self._closed = True
+            self._closed, self._transport = True, None
             self.on_close()
 
 
@@ -422,6 +444,9 @@ class Http1Connection(asyncio.Protocol):
             self._app.date_line,
         )
         stream = Http1Stream(self, exchange, chunked=chunked)
+        if self._transport is None:
+            stream.lost()
+            return stream
         self._stream = stream, head
         exchange.response = b""
         self._send_ready()
@@ -440,7 +465,7 @@ class Http1Connection(asyncio.Protocol):
             if len(waiting) == 1 and waiting[0].response == b"":
                 waiting.popleft()
                 stream, head = self._stream
-                stream.start(head)
+                stream.start(head, self._transport)
         elif not waiting and self._ending:
             self._end_answered()
         elif self._reading_paused and len(waiting) < MAX_PIPELINED // 2:

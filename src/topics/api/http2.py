@@ -30,6 +30,7 @@ from topics.api.head import (
     build_head,
 )
 from topics.api.http2_stream import Http2Stream
+from topics.api.patience import Patience
 from topics.errors import PayloadTooLarge, RequestError, TopicsError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Http2Connection(asyncio.Protocol):
         self._paused = False
         self._receiving = False
         self._since_s = app.clock.monotonic_s()
+        self._patience = Patience(app.config.slow_reader_ms, now_s=self._since_s)
+        self._sent_bytes = 0
         self._counted_from_s = self._since_s
         self._unframed_bytes = 0
         self._resets = 0
@@ -370,13 +373,17 @@ class Http2Connection(asyncio.Protocol):
     def _flush(self) -> None:
         data = self._h2.data_to_send()
         if data and self._transport is not None:
+            self._sent_bytes += len(data)
             self._transport.write(data)
 
     # For the sweep and the drain.
 
-    @property
-    def buffered_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+    def is_stuck(self, now_s: float) -> bool:
+        """Tell whether the peer has taken nothing of any stream for too long."""
+        buffered = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._patience.is_over(
+            sent_bytes=self._sent_bytes, buffered_bytes=buffered, now_s=now_s
+        )
 
     @property
     def since_s(self) -> float:

@@ -22,8 +22,8 @@ class Http2Stream:
 
     __slots__ = (
         "_connection", "body", "ended", "exchange", "gone", "head", "input_ended",
-        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "since_s",
-        "withheld_bytes",
+        "is_behind", "is_live", "number", "on_close", "on_drain", "pending", "sent_bytes",
+        "since_s", "withheld_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +39,7 @@ class Http2Stream:
         self.exchange: Exchange | None = None
         self.input_ended = False
         self.pending = bytearray()
+        self.sent_bytes = 0
         self.ended = False
         """Nothing is added to `pending` any more."""
         self.is_live = False
@@ -82,12 +83,26 @@ class Http2Stream:
 
     def write(self, data: bytes) -> None:
         if not (self.ended or self.gone):
+            self.sent_bytes += len(data)
             self.pending += data
             self._connection.pump()
 
+    def offer(self, data: bytes, limit_bytes: int) -> bool:
+        if len(self.pending) > limit_bytes:
+            return False
+        self.write(data)
+        return True
+
     @property
     def buffered_bytes(self) -> int:
-        return len(self.pending) + self._connection.buffered_bytes
+        return len(self.pending)  # what the connection holds may be for any other stream
+
+    def is_stuck(self, now_s: float) -> bool:
+        return self._connection.is_stuck(now_s)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.ended or self.gone
 
     def close(self) -> None:
         if self.ended or self.gone:

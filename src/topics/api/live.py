@@ -37,7 +37,7 @@ class OpenStream(Protocol):
         """Send a heartbeat, or give the reader up, if that is due."""
 
     def stop(self) -> None:
-        """Say that the server stops, and end."""
+        """Say that the server stops, and end, perhaps after what is under way; twice: at once."""
 
     def meet(self, topic: Topic) -> None:
         """Hear of a new topic."""
@@ -81,10 +81,13 @@ class Live:
             self._due_scheduled = True
             self._loop.call_soon(self._pump_due)
 
-    def stop(self) -> None:
-        """End every stream and every wait."""
+    def stop_streams(self) -> None:
         for stream in list(self.streams):
             stream.stop()
+
+    def stop(self) -> None:
+        """End every stream and every wait."""
+        self.stop_streams()
         for timer in self._timers:
             timer.cancel()
         if self._late is not None:

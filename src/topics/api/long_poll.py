@@ -68,7 +68,7 @@ class LongPoll:
         try:
             if self._app.engine.find_topic(topic.name) is not topic:
                 raise TopicNotFound(topic.name)
-            return self._app.engine.diff(topic, self._request)
+            return self._app.engine.read(topic, self._request)
         except TopicsError as error:
             self._end()
             self._exchange.fail(error)

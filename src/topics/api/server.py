@@ -8,6 +8,7 @@ import contextlib
 import ipaddress
 import signal
 from collections.abc import Callable
+from functools import partial
 
 from topics.aio import AsyncLog
 from topics.api.app import App
@@ -15,6 +16,7 @@ from topics.api.auth import Keyring
 from topics.api.connection import Connection
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
+from topics.api.saved_watches import load_watches
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
 from topics.errors import ConfigError, RequestTimeout, TopicsError
@@ -84,7 +86,9 @@ class Server:
             app.replay_progress = share
 
         log = await AsyncLog.open(config=self._config, progress=progress)
+        watches = await log.run(partial(load_watches, log.log.engine.disk))
         app.open(log)
+        app.watches.restore(watches)
 
     async def stop(self) -> None:
         """Take no more connections, end streams, drain, snapshot."""
@@ -94,6 +98,8 @@ class Server:
         await self.app.drain()
         if self._sweep is not None:
             self._sweep.cancel()
+        if self.app.log is not None:
+            await self.app.watches.save()
         log, self.app.log = self.app.log, None
         if log is not None:
             await log.close()

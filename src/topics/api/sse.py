@@ -57,10 +57,14 @@ class EventStream:
         self.meet = on_topic
         now_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
-        self._sent_bytes = self._seen_bytes = 0
+        self._seen_bytes = 0
         self._active_s = now_s
-        self._open = True
         self._stream = exchange.open_stream(content_type=EVENT_STREAM, headers=HEADERS)
+        self.offer = self._stream.offer
+        self.is_open = not self._stream.is_gone
+        """False from the start for a reader that left before it was answered."""
+        if not self.is_open:
+            return
         self._stream.on_close = self._closed
         self._stream.on_drain = on_room
         app.metrics.sse_connections += 1
@@ -69,7 +73,6 @@ class EventStream:
         self.write(RETRY)
 
     def write(self, data: bytes, /) -> None:
-        self._sent_bytes += len(data)
         self._stream.write(data)
 
     @property
@@ -78,7 +81,7 @@ class EventStream:
 
     def end(self, code: str, message: str, *, retry_after_ms: int | None = None) -> None:
         """Say why, then close; a reader that does not even take that is dropped a little later."""
-        if not self._open:
+        if not self.is_open:
             return
         trouble = Trouble(code=code, message=message, retry_after_ms=retry_after_ms)
         self.write(SSE.error(trouble))
@@ -86,9 +89,9 @@ class EventStream:
         self._app.live.alarms.set(LINGER_S, self._stream.abort)
 
     def sweep(self, now_s: float) -> None:
-        buffered_bytes = self._stream.buffered_bytes
-        if self._patience.is_over(
-            sent_bytes=self._sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
+        sent_bytes, buffered_bytes = self._stream.sent_bytes, self._stream.buffered_bytes
+        if self._stream.is_stuck(now_s) or self._patience.is_over(
+            sent_bytes=sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
         ):
             self.end(
                 "slow_consumer",
@@ -97,8 +100,8 @@ class EventStream:
             )
             return
         self._on_room()  # for streams that do not say when they have room again
-        if self._sent_bytes != self._seen_bytes:
-            self._seen_bytes = self._sent_bytes
+        if sent_bytes != self._seen_bytes:
+            self._seen_bytes = sent_bytes
             self._active_s = now_s
         elif now_s - self._active_s >= self._heartbeat_s and buffered_bytes == 0:
             self.write(heartbeat(self._app.clock.now_ms()))
@@ -107,7 +110,7 @@ class EventStream:
         self.end("shutting_down", "the server stops: connect again", retry_after_ms=RETRY_AFTER_MS)
 
     def _closed(self) -> None:
-        self._open = False
+        self.is_open = False
         self._app.metrics.sse_connections -= 1
         self._caller.streams -= 1
         self._app.live.streams.pop(self, None)

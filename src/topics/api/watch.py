@@ -1,23 +1,24 @@
 """`/v0/watch`: make a watch, then stream it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from topics.api.auth import Caller
 from topics.api.exchange import Exchange
+from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
 from topics.engine.diff import DiffRequest
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
+from topics.engine.watch.place import Place
 from topics.engine.watch.watcher import Watcher
 from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
 from topics.limits import DEFAULT_LIMIT, MAX_BATCH_BYTES, check_topic_name
 from topics.model.diff import parse_match
 from topics.model.watch import (
-    HEARTBEAT_MS,
     WATCH_BATCH_BYTES,
     WILDCARD,
     WatchBody,
@@ -38,9 +39,7 @@ def create(app: "App", exchange: Exchange) -> None:
     watcher = build_watcher(
         app, exchange.caller, body.topics, body, lenient=lenient, frame_format=SSE
     )
-    low, high = HEARTBEAT_MS
-    heartbeat_ms = min(max(body.heartbeat_ms, low), high)
-    session = app.watches.add(exchange.caller, watcher, heartbeat_ms=heartbeat_ms)
+    session = app.watches.add(exchange.caller, watcher, body)
     exchange.reply_json(
         {
             "wid": session.wid,
@@ -73,14 +72,7 @@ def build_watcher(
     for name in starts:
         _check_name(caller, name)
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = Watcher(
-        app.live.feed,
-        _options(app, options),
-        frame_format=frame_format,
-        buffer_bytes=app.config.stream_buffer_bytes,
-        max_places=limit,
-        patterns=tuple(name[:-1] for name in patterns),
-    )
+    watcher = _new_watcher(app, patterns, options, frame_format=frame_format)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -88,6 +80,38 @@ def build_watcher(
     if len(watcher.places) > limit:
         raise LimitReached("max_watch_topics", limit)
     return watcher
+
+
+def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWatch) -> Watcher:
+    """Make a watcher that stands where it stood; every name is checked again."""
+    for name in body.topics:
+        _check_name(caller, name)
+    patterns = [name for name in body.topics if name.endswith(WILDCARD)]
+    watcher = _new_watcher(app, patterns, body, frame_format=SSE)
+    for kept in saved.places:
+        place = Place(
+            kept.name,
+            app.engine.find_topic(kept.name),
+            kept.seq,
+            asked=kept.asked,
+            by_pattern=kept.by_pattern,
+        )
+        place.life, place.first_life = kept.life, kept.first_life
+        watcher.places[kept.name] = place
+    return watcher
+
+
+def _new_watcher(
+    app: "App", patterns: Iterable[str], options: WatchOptions, *, frame_format: Format
+) -> Watcher:
+    return Watcher(
+        app.live.feed,
+        _options(app, options),
+        frame_format=frame_format,
+        buffer_bytes=app.config.stream_buffer_bytes,
+        max_places=app.config.max_watch_topics,
+        patterns=tuple(pattern[:-1] for pattern in patterns),
+    )
 
 
 def describe_places(watcher: Watcher) -> dict[str, dict[str, int]]:

@@ -3,34 +3,59 @@
 Owns the sessions. Keeps: a session without a stream lives `session_ttl_ms`; one stream at a time.
 """
 
+import asyncio
 import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.api.live import RETRY_AFTER_MS
+from topics.api.saved_watches import SavedWatch, save_places, save_watches
 from topics.api.sse import EventStream
+from topics.api.watch import restore_watcher
 from topics.engine.watch.event_id import decode_event_id
 from topics.engine.watch.watcher import Watcher
-from topics.errors import LimitReached, RouteNotFound, Unauthorized
+from topics.errors import LimitReached, RouteNotFound, TopicsError, Unauthorized
+from topics.model.watch import HEARTBEAT_MS, WatchBody
+from topics.storage.disk.disk import Disk
 
 if TYPE_CHECKING:
     from topics.api.app import App
+
+SAVE_EVERY_S = 1.0
+_DECODE = msgspec.json.Decoder(WatchBody).decode
 
 
 class WatchSession:
     """One watch and its stream, while it has one."""
 
     def __init__(
-        self, app: "App", caller: Caller, watcher: Watcher, *, heartbeat_ms: int, now_s: float
+        self, app: "App", caller: Caller, watcher: Watcher, body: WatchBody, *, wid: str = ""
     ) -> None:
         self._app = app
-        self.wid = "wid_" + secrets.token_urlsafe(24)
+        self._is_restored = bool(wid)
+        """Its places are from before a restart: the id of a reader is newer."""
+        self.wid = wid or "wid_" + secrets.token_urlsafe(24)
         self.caller = caller
         self.watcher = watcher
-        self._heartbeat_ms = heartbeat_ms
+        self._body = msgspec.Raw(msgspec.json.encode(body))
+        low, high = HEARTBEAT_MS
+        self._heartbeat_ms = min(max(body.heartbeat_ms, low), high)
         self.stream: EventStream | None = None
-        self.idle_since_s = now_s
+        self.idle_since_s = app.clock.monotonic_s()
+
+    def save(self) -> SavedWatch:
+        return SavedWatch(
+            wid=self.wid,
+            caller=self.caller.name,
+            body=self._body,
+            places=save_places(self.watcher),
+        )
 
     def connect(self, exchange: Exchange, last_event_id: str | None) -> None:
         """Stream to this exchange; a stream that is still open gives way."""
@@ -39,9 +64,11 @@ class WatchSession:
             self.stream.end(
                 "replaced", "another stream of this watch was opened", retry_after_ms=RETRY_AFTER_MS
             )
-        if cursors is not None:
+        if cursors is not None and self._is_restored:
+            self.watcher.resume(cursors)
+        elif cursors is not None:
             self.watcher.rewind(cursors)
-        self.stream = EventStream(
+        stream = EventStream(
             self._app,
             exchange,
             heartbeat_ms=self._heartbeat_ms,
@@ -49,8 +76,12 @@ class WatchSession:
             on_room=self._on_room,
             on_topic=self.watcher.meet,
         )
+        if not stream.is_open:
+            return
+        self.stream = stream
+        self._is_restored = False
         self.watcher.on_behind = self._app.live.schedule
-        self.watcher.open(self.stream)
+        self.watcher.open(stream)
 
     def _on_room(self) -> None:
         if self.watcher.blocked:
@@ -69,18 +100,58 @@ class WatchSessions:
     def __init__(self, app: "App") -> None:
         self._app = app
         self._by_wid: dict[str, WatchSession] = {}
+        self._is_changed = False
+        self._is_saving = False
 
     def check_room(self) -> None:
         limit = self._app.config.max_watch_sessions
         if limit and len(self._by_wid) >= limit:
             raise LimitReached("max_watch_sessions", limit)
 
-    def add(self, caller: Caller, watcher: Watcher, *, heartbeat_ms: int) -> WatchSession:
-        now_s = self._app.clock.monotonic_s()
-        session = WatchSession(self._app, caller, watcher, heartbeat_ms=heartbeat_ms, now_s=now_s)
+    def add(self, caller: Caller, watcher: Watcher, body: WatchBody) -> WatchSession:
+        session = WatchSession(self._app, caller, watcher, body)
         self._by_wid[session.wid] = session
-        self._app.metrics.watch_sessions = len(self._by_wid)
+        self._note_change()
         return session
+
+    def restore(self, saved_watches: Iterable[SavedWatch]) -> None:
+        """Take up the watches of the last run whose keys may still have them."""
+        for saved in saved_watches:
+            caller = self._app.keyring.named(saved.caller)
+            if caller is None:
+                continue
+            with suppress(TopicsError, msgspec.ValidationError):
+                body = _DECODE(saved.body)
+                watcher = restore_watcher(self._app, caller, body, saved)
+                session = WatchSession(self._app, caller, watcher, body, wid=saved.wid)
+                self._by_wid[saved.wid] = session
+        self._app.metrics.watch_sessions = len(self._by_wid)
+
+    async def save(self) -> None:
+        """Write the file, beside the event loop; without it a restart forgets the watches."""
+        log = self._app.ready_log
+        try:
+            await log.run(partial(self._save, log.log.engine.disk))
+        except TopicsError as error:
+            self._app.request_log.event("watches_not_saved", level="error", message=str(error))
+
+    def _save(self, disk: Disk) -> None:
+        save_watches(disk, [session.save() for session in list(self._by_wid.values())])
+
+    def _note_change(self) -> None:
+        self._app.metrics.watch_sessions = len(self._by_wid)
+        self._is_changed = True
+        if not self._is_saving:
+            self._is_saving = True
+            self._app.spawn(self._save_changes())
+
+    async def _save_changes(self) -> None:
+        """Save at once, and then at most once in a while."""
+        while self._is_changed and not self._app.stopping:
+            self._is_changed = False
+            await self.save()
+            await asyncio.sleep(SAVE_EVERY_S)
+        self._is_saving = False
 
     def get(self, wid: str, caller: Caller) -> WatchSession:
         """Return the session of a wid, for the key that made it."""
@@ -95,7 +166,8 @@ class WatchSessions:
         old = [wid for wid, session in self._by_wid.items() if self._is_old(session, now_s)]
         for wid in old:
             del self._by_wid[wid]
-        self._app.metrics.watch_sessions = len(self._by_wid)
+        if old:
+            self._note_change()
 
     def _is_old(self, session: WatchSession, now_s: float) -> bool:
         idle_s = now_s - session.idle_since_s

@@ -82,6 +82,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._messages: deque[str] = deque()
         self._handling = False
         self._closing = False
+        self._stopping = False
         self._reading_paused = False
         self._resuming = False
         self._sent_bytes = self._seen_bytes = 0
@@ -159,9 +160,11 @@ class WebSocketConnection(asyncio.Protocol):
         finally:
             self._handling = False
             self._handle_next()
+            self._end_if_settled()
 
     def on_settled(self) -> None:
         """Hear that a write of this connection is safe, or failed."""
+        self._end_if_settled()
         # Not now: the writes of a batch are answered in a row, and no message may come between.
         if self._reading_paused and not self._resuming:
             self._resuming = True
@@ -192,6 +195,12 @@ class WebSocketConnection(asyncio.Protocol):
         """Send one message."""
         if not self._closing:
             self._send(TextMessage(data=data.decode()))
+
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        if self.buffered_bytes > limit_bytes:
+            return False
+        self.write(data)
+        return True
 
     @property
     def buffered_bytes(self) -> int:
@@ -247,6 +256,19 @@ class WebSocketConnection(asyncio.Protocol):
             self._send(Ping())
 
     def stop(self) -> None:
+        """Take no more, and end when the writes under way are answered; asked again, at once."""
+        if self._stopping:
+            self._say_good_bye()
+        else:
+            self._stopping = True
+            self._ops.close()
+            self._end_if_settled()
+
+    def _end_if_settled(self) -> None:
+        if self._stopping and not self._handling and not self._ops.under_way:
+            self._say_good_bye()
+
+    def _say_good_bye(self) -> None:
         self._send_away("shutting_down", "the server stops: connect again", 1001)
 
     def meet(self, topic: Topic) -> None:

@@ -107,15 +107,20 @@ class WebSocketOps:
             lenient=op.lenient,
             frame_format=WebSocketMessages(_encode_id(op)),
         )
-        limit = self._app.config.max_watch_topics
-        if sum(len(w.places) + len(w.patterns) for w in [*self._watchers, watcher]) > limit:
-            raise LimitReached("max_watch_topics", limit)
-        for name in watcher.places:  # asked for again: from where it says now
-            self._drop(name)
+        self._make_room(watcher)
         self._reply("subscribed", op, {"topics": describe_places(watcher)})
         self._watchers.append(watcher)
         watcher.on_behind = self._app.live.schedule
         watcher.open(self._peer)
+
+    def _make_room(self, watcher: Watcher) -> None:
+        """End what is asked for again: it begins where it says now."""
+        again = _names_of([watcher])
+        limit = self._app.config.max_watch_topics
+        if len({*_names_of(self._watchers), *again}) > limit:
+            raise LimitReached("max_watch_topics", limit)
+        for name in again:
+            self._drop(name)
 
     def _unsubscribe(self, op: ClientOp, raw: bytes) -> None:
         del raw

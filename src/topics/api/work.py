@@ -11,7 +11,6 @@ import msgspec
 from topics.api.exchange import Exchange
 from topics.api.live import RETRY_AFTER_MS
 from topics.api.sse import EventStream, check_accepts
-from topics.engine.diff import touches_cold
 from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import job_frame
@@ -54,8 +53,7 @@ class Worker:
         self._stream: EventStream | None = None
 
     def connect(self, exchange: Exchange) -> None:
-        live = self._app.live
-        self._stream = EventStream(
+        stream = EventStream(
             self._app,
             exchange,
             heartbeat_ms=HEARTBEAT_MS,
@@ -63,7 +61,10 @@ class Worker:
             on_room=self._refill,
             on_topic=_ignore,
         )
-        live.delivery.listen(self._topic, self._on_news)
+        if not stream.is_open:
+            return
+        self._stream = stream
+        self._app.live.delivery.listen(self._topic, self._on_news)
         with self._app.engine.shard_of(self._topic).lock:
             self._table.listeners.add(self._mark)
         self._refill()
@@ -99,7 +100,7 @@ class Worker:
 
     def _claim(self, request: ClaimRequest) -> None:
         topic, log = self._topic, self._app.ready_log
-        if topic.config.claim_jitter_ms or touches_cold(topic, 0):
+        if topic.config.claim_jitter_ms or log.may_block(topic, 0):
             self._app.spawn(self._claim_slowly(request))
             return
         # At once, so that the next worker does not try for the same job.

@@ -383,9 +383,13 @@ class Engine:
         return sum([shard.tail_bytes for shard in self.shards])
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
-        """Read what comes after a cursor."""
+        """Read what comes after a cursor; what routers still have to bring is brought first."""
         if topic.link is not None:
             self._forward_for_reader(topic)
+        return self.read(topic, request)
+
+    def read(self, topic: Topic, request: DiffRequest) -> Page:
+        """Read what is there: for whoever is woken by what routers bring, and must not wait."""
         shard = self.shard_of(topic)
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:

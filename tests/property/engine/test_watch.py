@@ -38,6 +38,12 @@ class Line:
     def write(self, data: bytes, /) -> None:
         self.frames.append(data)
 
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        if self.buffered_bytes > limit_bytes:
+            return False
+        self.write(data)
+        return True
+
     @property
     def buffered_bytes(self) -> int:
         return sum(map(len, self.frames))

@@ -313,6 +313,29 @@ def test_a_stream_counts_what_waits_and_ends_cleanly(app: HeldApp) -> None:
     assert number in peer.ended
 
 
+def test_what_others_have_not_read_is_not_held_against_a_stream(app: HeldApp) -> None:
+    peer = Peer(app)
+    peer.ask(GET)
+    peer.ask(GET)
+    quiet, busy = (held.open_stream(content_type=b"text/event-stream") for held in app.held)
+    busy.write(b"x" * 1000)
+    assert peer.wire.unread > 1000
+    assert quiet.buffered_bytes == 0
+
+
+def test_a_connection_is_stuck_when_nothing_leaves_it(make_app: MakeApp) -> None:
+    app = make_app(slow_reader_ms=1000)
+    peer = Peer(app)
+    peer.ask(GET)
+    stream = app.held[0].open_stream(content_type=b"text/event-stream")
+    stuck = []
+    for now_s, taken in ((0.5, 10), (1.4, 0), (1.6, 10), (2.5, 0), (2.7, 0)):
+        stream.write(b"x" * 100)
+        peer.wire.unread -= taken
+        stuck.append(stream.is_stuck(app.manual_clock.monotonic_s() + now_s))
+    assert stuck == [False, False, False, False, True]
+
+
 def test_a_stream_hears_that_its_reader_left(app: HeldApp) -> None:
     peer = Peer(app)
     number = peer.ask(GET)

@@ -3,10 +3,15 @@
 import asyncio
 import socket
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.api.streaming import Place, run, serving, until
+
+from topics.engine.routers.table import Routers
+from topics.engine.topics.topic import Topic
 
 
 async def poll(place: Place, **body: Any) -> tuple[int, Any]:  # noqa: ANN401 - any JSON
@@ -86,5 +91,31 @@ def test_a_wait_ends_when_the_server_stops_or_the_asker_leaves(tmp_path: Path) -
             await place.server.stop()
             status, page = await waiting
             assert (status, page["records"]) == (200, [])
+
+    run(scenario)
+
+
+def test_a_wait_for_what_routers_bring_leaves_the_bringing_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await place.call("PUT", "/v0/topics/s", {})
+            await place.call("PUT", "/v0/topics/t", {})
+            await place.call("PUT", "/v0/routers/r", {"source": "s", "dest": "t"})
+            waiting = asyncio.ensure_future(poll(place, from_seq=0, wait_ms=30_000))
+            await until(lambda: place.app.engine.topic("t").watchers == 1)
+            bringers: list[int] = []
+            real = Routers.forward_for
+
+            def forward_for(routers: Routers, topic: Topic) -> None:
+                bringers.append(threading.get_ident())
+                real(routers, topic)
+
+            monkeypatch.setattr(Routers, "forward_for", forward_for)
+            await place.append("s", 1)
+            _, page = await waiting
+            assert len(page["records"]) == 1
+            assert threading.get_ident() not in bringers
 
     run(scenario)

@@ -1,6 +1,7 @@
 """The WebSocket, spoken to with somebody else's client."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from tests.unit.api.streaming import Place, run, serving, until, within
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from topics.engine.request import Write
+from topics.engine.topics.topic import Topic
 
 
 class Talk:
@@ -95,6 +99,26 @@ def test_a_pattern_is_subscribed_to_and_left(tmp_path: Path) -> None:
                 pass
             assert place.app.engine.topic("log.a").watchers == 0
             assert place.app.engine.topic("log.b").watchers == 0
+
+    run(scenario)
+
+
+def test_a_pattern_subscribed_to_again_is_delivered_once_and_counted_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_topics=2) as place, talking(place) as talk:
+            for n in range(3):
+                told = await talk.ask("subscribe", topics=["log.*"], request_id=n)
+                assert (told["op"], told["request_id"]) == ("subscribed", n)
+            await place.append("log.a", 1)
+            records: list[int] = []
+            while not records:
+                message = await talk.next()
+                records += [message["request_id"]] if message["op"] == "record" else []
+            await talk.send("ping")  # a second delivery would be in front of its answer
+            while (message := await talk.next())["op"] != "pong":
+                records += [message["request_id"]] if message["op"] == "record" else []
+            assert records == [2]
+            assert place.app.engine.topic("log.a").watchers == 1
 
     run(scenario)
 
@@ -184,6 +208,61 @@ def test_what_is_no_text_or_too_long_ends_the_connection(tmp_path: Path) -> None
                 assert closed.value.rcvd is not None
                 assert closed.value.rcvd.code == 1009
             await until(lambda: place.app.metrics.websocket_connections == 0)
+
+    run(scenario)
+
+
+def test_a_stopping_server_answers_the_writes_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place, talking(place) as talk:
+            engine, go_on = place.app.engine, threading.Event()
+            real = engine.topic_for_write
+
+            def topic_for_write(name: str, write: Write) -> tuple[Topic, bool]:
+                assert go_on.wait(10)
+                return real(name, write)
+
+            monkeypatch.setattr(engine, "topic_for_write", topic_for_write)
+            await talk.send("publish", topic="t", records=[{"data": 1}])
+            (socket,) = place.app.live.streams
+            await until(lambda: socket._handling)  # type: ignore[attr-defined] # of a WebSocket
+            stopping = asyncio.ensure_future(place.server.stop())
+            await until(lambda: place.app.stopping)
+            await talk.send("publish", topic="t", records=[{"data": 2}])
+            await until(lambda: bool(socket._messages))  # type: ignore[attr-defined] # as above
+            go_on.set()
+            assert sorted([(await talk.next())["op"], (await talk.next())["op"]]) == [
+                "ack", "error"
+            ]  # fmt: skip
+            assert (await talk.next())["code"] == "shutting_down"
+            with pytest.raises(ConnectionClosed) as closed:
+                await talk.next()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1001
+            await stopping
+
+    run(scenario)
+
+
+def test_a_write_that_never_ends_does_not_hold_the_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place, talking(place) as talk:
+            for_ever = asyncio.Event()
+
+            async def topic_for_write(name: str, write: Write) -> None:
+                del name, write
+                await for_ever.wait()
+
+            monkeypatch.setattr(place.app.ready_log, "topic_for_write", topic_for_write)
+            await talk.send("publish", topic="t", records=[{"data": 1}])
+            (socket,) = place.app.live.streams
+            await until(lambda: socket._handling)  # type: ignore[attr-defined] # of a WebSocket
+            await within(place.server.stop())
+            assert (await talk.next())["code"] == "shutting_down"
 
     run(scenario)
 

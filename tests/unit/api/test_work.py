@@ -1,9 +1,14 @@
 """Jobs pushed to workers."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.api.streaming import EventReader, Place, run, serving, until
+
+from topics.engine.topics.topic import Topic
+from topics.model.queues import Claimed, ClaimRequest
 
 
 async def new_queue(place: Place, *data: Any, **config: Any) -> None:  # noqa: ANN401 - any JSON
@@ -134,5 +139,29 @@ def test_a_stopping_server_gives_back_what_its_workers_held(tmp_path: Path) -> N
             assert (await stream.next()).data["code"] == "shutting_down"
         async with serving(tmp_path) as place:
             assert await counts(place) == (1, 0)
+
+    run(scenario)
+
+
+def test_a_claim_that_first_has_to_forward_leaves_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, "a")
+            engine = place.app.engine
+            claimers: list[int] = []
+            real = engine.claim
+
+            def claim(topic: Topic, request: ClaimRequest) -> Claimed:
+                claimers.append(threading.get_ident())
+                return real(topic, request)
+
+            monkeypatch.setattr(engine, "claim", claim)
+            monkeypatch.setattr(engine, "must_forward", lambda _: True)
+            stream = await place.stream("/v0/topics/q/work?node=w")
+            assert (await next_job(stream))["data"] == "a"
+            assert claimers
+            assert threading.get_ident() not in claimers
 
     run(scenario)

@@ -54,7 +54,8 @@ class Step:
     """One page on its way to watchers: the bodies of its frames, and where it leads."""
 
     __slots__ = (
-        "caught_up", "count", "framed", "gap_body", "gap_seq", "head_seq", "next_seq", "record_body"
+        "caught_up", "count", "framed", "gap_body", "gap_seq", "head_seq", "is_plain",
+        "next_seq", "record_body",
     )  # fmt: skip
 
     def __init__(self, page: Page, *, from_seq: int, fresh: bool) -> None:
@@ -76,8 +77,23 @@ class Step:
         self.next_seq = page.next_from_seq
         self.head_seq = page.head_seq
         self.caught_up = page.caught_up
+        self.is_plain = page.caught_up and page.count > 0 and gap is None
+        """Nothing but records, and nothing behind them."""
         self.framed: dict[object, tuple[bytes, ...]] = {}
         """Whole frames, for watchers that share even the id."""
+
+
+class Ready:
+    """The frame for everybody who had read a topic up to a seq when news came; in one turn."""
+
+    __slots__ = ("count", "frame", "next_seq", "seq", "topic")
+
+    def __init__(self, topic: Topic, seq: int, step: Step, frame: bytes) -> None:
+        self.topic = topic
+        self.seq = seq
+        self.next_seq = step.next_seq
+        self.count = step.count
+        self.frame = frame
 
 
 class Feed:
@@ -93,6 +109,8 @@ class Feed:
         self._turns = 0
         self._shared: dict[tuple[int, int, bool, str], Step] = {}
         self._shared_bytes = 0
+        self.ready: dict[str, Ready] = {}
+        """By the kind of watcher: what the last one of this turn was sent, for the next."""
         self.encodings = 0
         """How many steps were read and encoded, shared or not."""
 
@@ -107,6 +125,11 @@ class Feed:
             if not self._turns:
                 self._shared.clear()
                 self._shared_bytes = 0
+                self.ready.clear()
+
+    def keep_ready(self, kind: str, ready: Ready) -> None:
+        if self._turns:
+            self.ready[kind] = ready
 
     def step(self, topic: Topic, seq: int, options: Options, *, fresh: bool) -> Step | None:
         """Return what comes after a seq; None if it must be fetched: see `fetch`."""
@@ -116,7 +139,7 @@ class Feed:
             return step
         if touches_cold(topic, seq):
             return None
-        page = self.engine.diff(topic, _request(options, seq))
+        page = self.engine.read(topic, _request(options, seq))
         step = self._encode(page, seq, fresh=fresh)
         size = len(step.record_body)
         if self._turns and len(self._shared) < MAX_SHARED and size < MAX_SHARED_BYTES:

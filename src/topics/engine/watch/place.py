@@ -13,7 +13,7 @@ class Place:
     """Keeps: everything up to `seq` in this `life` was sent, announced, or is not to be sent."""
 
     __slots__ = (
-        "asked", "by_pattern", "fetching", "first_life", "fresh", "life", "live", "name", "seq",
+        "asked", "by_pattern", "first_life", "fresh", "life", "live", "name", "seq",
         "topic",
     )  # fmt: skip
 
@@ -31,7 +31,6 @@ class Place:
         """Everything was sent, and the watcher was told so."""
         self.fresh = True
         """Nothing was read since the watcher connected."""
-        self.fetching = False
 
     def begin(self, topic: Topic) -> None:
         """Follow a new life of the name, from its start."""
@@ -45,6 +44,12 @@ class Place:
         head_seq = topic.head_seq if topic is not None and topic.id == self.life else self.seq
         self.life, self.seq, self.live = GONE, 0, False
         return head_seq
+
+    def resume(self, cursors: Mapping[str, int]) -> None:
+        """Stand where an id says, back or ahead: what is known here is older."""
+        if self.name in cursors:
+            self.life = cursors.get(LIFE + self.name, self.first_life)
+            self.seq = cursors[self.name]
 
     def rewind(self, cursors: Mapping[str, int]) -> None:
         """Go back to where an id says; never ahead."""

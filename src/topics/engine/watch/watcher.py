@@ -11,7 +11,8 @@ from typing import Protocol
 
 from topics.engine.topics.topic import Topic
 from topics.engine.watch import frames
-from topics.engine.watch.feed import Feed, Options, Step
+from topics.engine.watch.event_id import LIFE
+from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
 from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
@@ -25,8 +26,20 @@ class Sink(Protocol):
 
     def write(self, data: bytes, /) -> None: ...
 
+    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
+        """Write unless more than the limit is buffered; tell whether."""
+
     @property
     def buffered_bytes(self) -> int: ...
+
+
+class _Fetch:
+    """A read of the cold tier that is on its way."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
 
 
 class Watcher:
@@ -45,14 +58,19 @@ class Watcher:
         self._feed = feed
         self._options = options
         self.format = frame_format
+        self._kind = f"{frame_format.share_key} {options.key}"
+        self._alone: Place | None = None
+        """The only place, while its frames are the same for all watchers of this kind."""
         self._buffer_bytes = buffer_bytes
         self._max_places = max_places
         self.patterns = patterns
         """Prefixes of names; every topic that has one, now or later, gets a place."""
         self.places: dict[str, Place] = {}
         self.sink: Sink | None = None
-        self._opened = 0
         self._behind: dict[Place, None] = {}
+        self._refused = False
+        self._fetch: _Fetch | None = None
+        """One at a time, so that what comes back is bounded; the others stay behind."""
         self.blocked = False
         """The sink is full; `pump` when it has room."""
         self.on_behind: Callable[[Watcher], None] = _ignore
@@ -61,6 +79,7 @@ class Watcher:
     def add(self, topic: Topic, seq: int, *, asked: bool = True, by_pattern: bool = False) -> Place:
         place = Place(topic.name, topic, seq, asked=asked, by_pattern=by_pattern)
         self.places[topic.name] = place
+        self._alone = None
         return place
 
     # Connecting.
@@ -70,14 +89,25 @@ class Watcher:
         for place in self.places.values():
             place.rewind(cursors)
 
+    def resume(self, cursors: Mapping[str, int]) -> None:
+        """Stand where the id of a frame says, before `open`: it is newer than these places."""
+        for place in self.places.values():
+            place.resume(cursors)
+        for name, seq in cursors.items():
+            topic = self._feed.engine.find_topic(name)
+            if topic is None or name in self.places or not name.startswith(self.patterns):
+                continue
+            if len(self.places) < self._max_places:
+                place = self.add(topic, seq, asked=False, by_pattern=True)
+                place.life = cursors.get(LIFE + name, topic.id)
+
     def open(self, sink: Sink) -> None:
         """Send to this sink from now on; the first frames go with the first `pump`."""
         assert self.sink is None
         self.sink = sink
-        self._opened += 1
-        self.blocked = False
+        self.blocked = self._refused = False
         for place in list(self.places.values()):
-            place.fresh, place.live, place.fetching = True, False, False
+            place.fresh, place.live = True, False
             self._settle_life(place)
         if self.patterns:
             for topic in self._feed.engine.topics():
@@ -88,10 +118,8 @@ class Watcher:
         if self.sink is None:
             return
         self.sink = None
-        self._behind.clear()
         for place in self.places.values():
-            if place.topic is not None:
-                self._feed.delivery.unlisten(place.topic, self.on_news)
+            self._stop(place)
 
     def drop(self, name: str) -> bool:
         """Forget a topic; tell whether it was watched."""
@@ -119,15 +147,46 @@ class Watcher:
         if place is not None:
             self._settle_life(place)
         elif topic.name.startswith(self.patterns):
-            if len(self.places) >= self._max_places:
-                self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
-            else:
+            if self._has_room():
                 self._listen(self.add(topic, 0, asked=False, by_pattern=True))
+            else:
+                self._refuse(self.sink, topic)
+
+    def _has_room(self) -> bool:
+        """Tell whether one more topic fits, without those that came by a pattern and are gone."""
+        if len(self.places) >= self._max_places:
+            gone = [p.name for p in self.places.values() if p.by_pattern and p.life == GONE]
+            for name in gone:
+                self.drop(name)
+        return len(self.places) < self._max_places
+
+    def _refuse(self, sink: Sink, topic: Topic) -> None:
+        """Say once that there is one topic too many: a pattern may meet any number of them."""
+        if not self._refused and sink.buffered_bytes <= self._buffer_bytes:
+            self._refused = True
+            self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
 
     # Serving.
 
     def on_news(self, topic: Topic) -> None:
-        """Hear that a topic has news, or is gone."""
+        """Hear that a topic has news, or is gone.
+
+        Hot: of a thousand watchers of one topic all but the first are sent what he was, with one
+        look at where they stand (0.7 µs instead of 3.5).
+        """
+        place, ready = self._alone, self._feed.ready.get(self._kind)
+        if (
+            ready is not None
+            and place is not None
+            and place.seq == ready.seq
+            and place.live
+            and place.topic is topic is ready.topic
+            and self.sink is not None
+            and self.sink.offer(ready.frame, self._buffer_bytes)
+        ):
+            place.seq = ready.next_seq
+            self._feed.counters.records_delivered += ready.count
+            return
         place = self.places.get(topic.name)
         if place is not None and place.topic is topic and self.sink is not None:
             self._serve(place)
@@ -142,7 +201,7 @@ class Watcher:
 
     def _serve(self, place: Place) -> None:
         topic = place.topic
-        if place.fetching or topic is None or self._has_ended(place, topic):
+        if topic is None or self._is_fetching(place) or self._has_ended(place, topic):
             return
         try:
             self._advance(place, topic)
@@ -159,48 +218,67 @@ class Watcher:
             if place.live and place.seq == topic.head_seq:
                 self._behind.pop(place, None)
                 return
-            if sink.buffered_bytes > self._buffer_bytes:
-                self._behind[place] = None
-                self.blocked = True
+            if self._is_full(sink, place):
                 return
             step = feed.step(topic, place.seq, options, fresh=place.fresh)
             if step is None:
-                self._fetch(place, topic, options)
+                self._fetch_cold(place, topic, options)
                 return
             self._send(place, step)
         self._fall_behind(place)
 
+    def _is_full(self, sink: Sink, place: Place) -> bool:
+        """Tell whether a place has to wait for room."""
+        if sink.buffered_bytes <= self._buffer_bytes:
+            return False
+        self._behind[place] = None
+        self.blocked = True
+        return True
+
     def _fall_behind(self, place: Place) -> None:
+        self._behind.pop(place, None)  # behind the others that wait
         self._behind[place] = None
         self.on_behind(self)
 
-    def _fetch(self, place: Place, topic: Topic, options: Options) -> None:
-        """Go on when the cold tier has answered, unless this connection is over by then."""
-        opened = self._opened
-        place.fetching = True
+    def _is_fetching(self, place: Place) -> bool:
+        return self._fetch is not None and self._fetch.place is place
+
+    def _fetch_cold(self, place: Place, topic: Topic, options: Options) -> None:
+        """Go on when the cold tier has answered, unless nobody waits for it by then."""
+        if self._fetch is not None:
+            self._behind[place] = None
+            return
+        fetch = self._fetch = _Fetch(place)
+        self._alone = None
 
         def done(step: Step | TopicsError) -> None:
-            if self.sink is None or opened != self._opened or place.topic is not topic:
-                return
-            place.fetching = False
-            if isinstance(step, TopicsError):
-                self._stop(place)
-                self._fail(step, [place.name])
-            else:
-                self._send(place, step)
-                self._fall_behind(place)
+            if self._fetch is fetch and self.sink is not None:
+                self._fetch = None
+                self._take_fetched(self.sink, place, step)
 
         self._feed.fetch(topic, place.seq, options, fresh=place.fresh, done=done)
 
+    def _take_fetched(self, sink: Sink, place: Place, step: Step | TopicsError) -> None:
+        if isinstance(step, TopicsError):
+            self._stop(place)
+            self._fail(step, [place.name])
+        elif not self._is_full(sink, place):  # if so it is read again when there is room
+            self._send(place, step)
+            self._fall_behind(place)
+        if self._behind and not self.blocked:
+            self.on_behind(self)
+
     def _send(self, place: Place, step: Step) -> None:
-        """Hot: with a thousand watchers of one topic all but the first find their bytes made."""
         place.fresh = False
         key = self.format.share_key
         if key is not None and len(self.places) == 1 and place.life == place.first_life:
-            shared = key, place.live
+            self._alone = place
+            shared, seq = (key, place.live), place.seq
             framed = step.framed.get(shared)
             if framed is None:
                 framed = step.framed[shared] = self._frame(place, step)
+                if place.live and place.topic is not None and step.is_plain:
+                    self._feed.keep_ready(self._kind, Ready(place.topic, seq, step, framed[0]))
             place.seq = step.next_seq
         else:
             framed = self._frame(place, step)
@@ -240,6 +318,8 @@ class Watcher:
     def _settle_life(self, place: Place) -> None:
         """Announce the end of a life this watcher still stands in, and follow the next one."""
         topic = self._feed.engine.find_topic(place.name)
+        if place.topic is not topic:
+            self._stop(place)
         if place.life not in (GONE, topic.id if topic else GONE):
             self._announce_end(place)
         if topic is None:
@@ -268,6 +348,10 @@ class Watcher:
 
     def _stop(self, place: Place) -> None:
         self._behind.pop(place, None)
+        if self._is_fetching(place):
+            self._fetch = None
+            if self._behind:  # they waited for it
+                self.on_behind(self)
         if place.topic is not None:
             self._feed.delivery.unlisten(place.topic, self.on_news)
 
