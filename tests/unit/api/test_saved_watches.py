@@ -59,8 +59,7 @@ def test_after_a_crash_the_id_of_the_reader_is_newer_than_what_was_saved(
             assert decode_event_id(last_id) == {"log.a": 2, "log.b": 3}
         (tmp_path / FILE).write_bytes(saved)
         async with serving(tmp_path) as place:
-            headers = {"Last_Event_ID": last_id} if knows_id else {}
-            stream = await place.stream(url, **headers)
+            stream = await place.stream(url, Last_Event_ID=last_id if knows_id else "")
             await place.append("log.b", 4)
             seqs, _ = await read_to(stream, "log.b", 4)
             assert sorted(seqs) == ([4] if knows_id else [1, 1, 2, 2, 3, 4])
