@@ -79,11 +79,18 @@ class Claim(Commitment):
         self._table.forget_below(self._topic.floors.earliest_seq)
         self._ready = self._table.ready(self._topic.live_records)
 
-    def abort(self) -> None:
+    def undo_deliveries(self) -> None:
+        """Take the deliveries back of jobs that nobody will see; the shard's lock is held."""
         for lease in self._leases:
             job = self._table.by_lease(lease.lease_id)
             if job is not None:
                 job.deliveries -= 1
+
+    def abort(self) -> None:
+        self.undo_deliveries()
+        for lease in self._leases:
+            job = self._table.by_lease(lease.lease_id)
+            if job is not None:
                 self._table.give_back(job)
         self._table.notify()
 
