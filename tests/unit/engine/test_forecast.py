@@ -6,6 +6,7 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 
 from topics.engine.request import build_write
+from topics.errors import DiskFull
 from topics.model.queues import AckRequest
 from topics.storage.wal.group_commit import Commitment
 
@@ -130,3 +131,23 @@ def test_a_start_finds_what_any_turn_left(place: Place, seed: int) -> None:
     else:
         place.cut()
     assert seen(place) == before
+
+
+def test_floors_that_a_full_disk_refused_are_told_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(place, durability="fsync", count=4, cap_records=3)
+    log = place.log.engine.shards[0].commit.log
+
+    def no_room(size: int) -> None:
+        raise DiskFull(f"no room for {size} bytes")
+
+    monkeypatch.setattr(log, "_open_next_file", no_room)
+    monkeypatch.setattr(log, "_capacity", 0)
+    with pytest.raises(DiskFull):
+        place.log.delete("q", match=["tag", "Eq", "b"])
+    monkeypatch.undo()
+    assert place.log.delete("q", match=["tag", "Eq", "b"]).deleted == 2
+    before = seen(place)
+    place.kill()
+    assert seen(place) == before == (2, 3, 1, [3])
