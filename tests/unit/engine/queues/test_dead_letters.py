@@ -9,7 +9,7 @@ from tests.unit.engine.queues.test_claim import claim, queue, state
 
 from topics.engine.queues.table import Move
 from topics.engine.topics.topic import Topic
-from topics.errors import CorruptData, DiskFailed
+from topics.errors import CorruptData, DiskFailed, RequestError
 from topics.model.queues import ClaimRequest, QueueState
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
@@ -281,3 +281,16 @@ def test_a_claim_that_cannot_read_its_job_is_no_delivery(place: Place) -> None:
             claim(place)
     assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=0)
     assert place.log.engine.topic("jobs").queue.jobs[1].deliveries == 0
+
+
+def test_no_client_writes_as_the_mover_of_dead_letters(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    producer_id = f"$dead_letter:{place.log.engine.topic('jobs').id}"
+    with pytest.raises(RequestError, match="may not begin with"):
+        place.log.append("dead", [{"data": 1}], producer_id=producer_id, producer_seq=99)
+    body = f'{{"records":[{{"data":1}}],"producer_id":"{producer_id}","producer_seq":99}}'
+    with pytest.raises(RequestError, match="may not begin with"):
+        place.log.append_json("dead", body.encode())
+    fail(place)
+    claim(place)
+    assert dead(place) == [(1, mark(1))]
