@@ -105,7 +105,14 @@ def submit_claims(
     waiter: Waiter | None = None,
 ) -> list[Claim]:
     """Serve several claims from one pass; the table is settled, the requests are checked."""
-    picked, worn_out = _pick(topic, table, requests)
+    taken: list[TrackedJob] = []
+    try:
+        picked, worn_out = _pick(topic, table, requests, taken=taken)
+    except BaseException:
+        for job in taken:
+            if job.state == "taken":
+                table.give_back(job)
+        raise
     shares = plan_deal(len(picked), [request.max for request in requests])
     claims = []
     at = 0
@@ -121,9 +128,16 @@ def submit_claims(
 
 
 def _pick(
-    topic: Topic, table: LeaseTable, requests: Sequence[ClaimRequest]
+    topic: Topic,
+    table: LeaseTable,
+    requests: Sequence[ClaimRequest],
+    *,
+    taken: list[TrackedJob],
 ) -> tuple[list[TrackedJob], list[TrackedJob]]:
-    """Take jobs in the order of claims, and apart from them those delivered too often."""
+    """Take jobs in the order of claims, and apart from them those delivered too often.
+
+    Each is noted in `taken` at once, so that a failure on the way loses none.
+    """
     wanted = sum(request.max for request in requests)
     room_bytes = MAX_BATCH_BYTES * len(requests)
     picked: list[TrackedJob] = []
@@ -132,6 +146,7 @@ def _pick(
         job = table.take_returned() or _take_fresh(topic, table)
         if job is None:
             break
+        taken.append(job)
         if _is_worn_out(topic, job):
             worn_out.append(job)
             continue
