@@ -65,7 +65,7 @@ class Ack(Removal):
     def abort(self) -> None:
         super().abort()
         for job in self._jobs:
-            if job.state == "acking":
+            if job.state == "acking" and self._table.has(job):
                 self._table.undo_ack(job)
 
 

@@ -280,7 +280,9 @@ def test_a_claim_that_cannot_read_its_job_is_no_delivery(place: Place) -> None:
         with pytest.raises(CorruptData):
             claim(place)
     assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=0)
-    assert place.log.engine.topic("jobs").queue.jobs[1].deliveries == 0
+    table = place.log.engine.topic("jobs").queue
+    assert table is not None
+    assert table.jobs[1].deliveries == 0
 
 
 def test_no_client_writes_as_the_mover_of_dead_letters(place: Place) -> None:
