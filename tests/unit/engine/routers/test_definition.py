@@ -1,6 +1,7 @@
 """What a router may be, and what it may not."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from topics.model.routers import RouterDefinition
 from topics.storage.wal.group_commit import Commitment
 
 AB = {"source": "a", "dest": "b"}
+DEADLINE_S = 10.0
 
 
 @pytest.fixture
@@ -249,3 +251,25 @@ def test_a_snapshot_does_not_bring_a_removed_router_back(
     place.log.engine.delete_router("r")
     place.kill()
     assert place.log.engine.routers() == []
+
+
+@pytest.mark.parametrize("change", [{"durability": "fsync"}, {"discard": "reject"}])
+def test_no_router_begins_while_the_config_that_its_copies_follow_changes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+) -> None:
+    engine = place.log.engine
+    create = engine.registry.create
+    free: list[bool] = []
+
+    def look() -> None:
+        free.append(engine._routers._lock.acquire(blocking=False))
+
+    def look_then_create(name: str, changes: Mapping[str, Any]) -> bool:
+        other = threading.Thread(target=look)
+        other.start()
+        other.join(DEADLINE_S)
+        return create(name, changes)
+
+    monkeypatch.setattr(engine.registry, "create", look_then_create)
+    place.log.create("b", **change)
+    assert free == [False]
