@@ -21,7 +21,14 @@ from topics.engine.request import Write, build_write
 from topics.engine.shard import Shard
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
-from topics.errors import DiskFull, RequestError, RetryLater, ShardReadOnly, StorageError
+from topics.errors import (
+    DiskFull,
+    RequestError,
+    RetryLater,
+    ShardReadOnly,
+    StorageError,
+    TopicNotFound,
+)
 from topics.limits import MAX_META_KEYS
 from topics.model.append import Appended, WriteOptions
 from topics.model.diff import Record
@@ -121,18 +128,25 @@ class DeadLetters:
         if not numbers:
             return 0
         self._sync(copied)
-        with shard.lock:
-            if topic.deleted:
-                return 0
-            finished = settle_floors(shard, topic)
-            ticket = DeadDone(shard, topic, table, numbers=numbers, moved=len(copied))
-            shard.commit.submit(ticket)
-        shard.commit.wake(finished)
         try:
-            shard.commit.commit(ticket)
+            self._finish(shard, topic, table, numbers, moved=len(copied))
         except REFUSALS:
             return 0
         return len(numbers)
+
+    def _finish(
+        self, shard: Shard, topic: Topic, table: LeaseTable, numbers: list[int], *, moved: int
+    ) -> None:
+        """Delete jobs whose copies are safe."""
+        with shard.lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            shard.commit.admit(0)
+            finished = settle_floors(shard, topic)
+            ticket = DeadDone(shard, topic, table, numbers=numbers, moved=moved)
+            shard.commit.submit(ticket)
+        shard.commit.wake(finished)
+        shard.commit.commit(ticket)
 
     def _copy(self, topic: Topic, number: int, move: Move) -> list[Topic]:
         """Append the copy of a job; return the topic that has it, none where the job is gone."""

@@ -90,7 +90,7 @@ class Topic:
         # Queues.
         self.queue = LeaseTable() if config.type == "queue" else None
         self.replayed_deletes: list[int] = []
-        """Seqs that the log calls done: whoever builds records after a replay leaves them out."""
+        """Seqs that the log calls done, until a start has deleted them."""
 
     # Looking.
 

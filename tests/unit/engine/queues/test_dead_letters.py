@@ -9,7 +9,7 @@ from tests.unit.engine.queues.test_claim import claim, queue, state
 
 from topics.engine.queues.table import Move
 from topics.engine.topics.topic import Topic
-from topics.errors import CorruptData, DiskFailed, RequestError
+from topics.errors import CorruptData, DiskFailed, RequestError, Throttled
 from topics.model.queues import ClaimRequest, QueueState
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
@@ -295,4 +295,26 @@ def test_no_client_writes_as_the_mover_of_dead_letters(place: Place) -> None:
         place.log.append_json("dead", body.encode())
     fail(place)
     claim(place)
+    assert dead(place) == [(1, mark(1))]
+
+
+def test_a_log_without_room_lets_a_moved_job_go_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    place.log.create("dead")
+    fail(place)
+    engine = place.log.engine
+    shard, _ = engine.submit_claim(engine.topic("jobs"), ClaimRequest(node="w1", max=1))
+    shard.commit.sync_once()
+
+    def admit(size: int) -> None:
+        if not size:
+            raise Throttled(100)
+
+    monkeypatch.setattr(shard.commit, "admit", admit)
+    assert engine.move_dead_letters() == 0
+    assert seqs_of(place.log.diff("jobs")) == [1]
+    monkeypatch.undo()
+    assert engine.move_dead_letters() == 1
     assert dead(place) == [(1, mark(1))]
