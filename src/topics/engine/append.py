@@ -12,6 +12,7 @@ no seq.
 from collections.abc import Sequence
 
 from topics.clock import Clock
+from topics.engine.forecast import Change, Forecast
 from topics.engine.shard import Shard
 from topics.engine.topics.retention import fits
 from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
@@ -34,10 +35,10 @@ LOOKAHEAD_GROWTH = 4
 LOOKAHEAD_KEEPS_MS = 1_000
 
 
-class Append(Commitment):
+class Append(Change):
     """One write on its way, and what it will answer."""
 
-    __slots__ = ("appended", "batch", "dedupe", "first_seq", "shard", "topic")
+    __slots__ = ("appended", "batch", "dedupe", "first_seq", "shard")
 
     def __init__(
         self,
@@ -106,6 +107,10 @@ class Append(Commitment):
             count=batch.count,
             head_seq=topic.head_seq,
         )
+
+    def foresee(self, forecast: Forecast) -> None:
+        batch = self.batch
+        forecast.add(self.first_seq, idx=batch.idx, count=batch.count, size=batch.payload_bytes)
 
     def _frames_to_keep(self) -> Buffer:
         """Return a view of the WAL for a large batch: own pages cost more than the parsing.

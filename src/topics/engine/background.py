@@ -92,7 +92,9 @@ class Background:
     @property
     def last_error(self) -> TopicsError | None:
         loops = [*self.syncs, self._segments, self._cold, self._routers]
-        return next((loop.last_error for loop in loops if loop.last_error), None)
+        failed = next((loop.last_error for loop in loops if loop.last_error), None)
+        mover = self._engine.queues.dead_letters
+        return failed or (mover.last_error if mover.due else None)
 
     def stop(self) -> None:
         for loop in [self._routers, *self.syncs, self._segments, self._cold]:

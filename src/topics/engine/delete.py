@@ -5,6 +5,7 @@ call; it never moves the evict floor.
 """
 
 from topics.engine.diff import kernel_match
+from topics.engine.forecast import Change, Forecast, tell_floors
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Run, Topic
@@ -13,28 +14,30 @@ from topics.kernel import match_tags
 from topics.model.delete import Deleted
 from topics.storage.segments.segment import Segment
 from topics.storage.wal.frame import Delete, encode_control
-from topics.storage.wal.group_commit import Commitment, Waiter
+from topics.storage.wal.group_commit import Waiter
 
 
-class Deletion(Commitment):
+class Deletion(Change):
     """One delete on its way, and what it will answer."""
 
-    __slots__ = ("_body", "_shard", "_topic", "deleted")
+    __slots__ = ("_body", "_shard", "deleted")
 
     def __init__(self, shard: Shard, topic: Topic, body: Delete, *, waiter: Waiter | None) -> None:
         frame = encode_control(body, topic_id=topic.id)
         super().__init__([frame], frames=1, needs_sync=True, waiter=waiter)
         self._shard = shard
-        self._topic = topic
+        self.topic = topic
         self._body = body
         self.deleted: Deleted | None = None
+        topic.awaiting_sync += 1  # so that later writes take nothing before it does
 
     @property
     def answer(self) -> object:
         return self.deleted
 
     def publish(self) -> None:
-        topic = self._topic
+        topic = self.topic
+        topic.awaiting_sync -= 1
         self._shard.dirty.add(topic)
         try:
             count = apply_delete(topic, self._body)
@@ -51,6 +54,16 @@ class Deletion(Commitment):
             bytes=topic.live_bytes,
         )
 
+    def abort(self) -> None:
+        self.topic.awaiting_sync -= 1
+
+    def foresee(self, forecast: Forecast) -> None:
+        end_seq = _end_seq(self._body)
+        if self._body.match is None:
+            forecast.remove_below(end_seq)
+        else:
+            forecast.remove(_matching_below(self.topic, self._body.match, end_seq))
+
 
 def submit_delete(
     shard: Shard,
@@ -62,7 +75,7 @@ def submit_delete(
 ) -> Deletion:
     """Queue a delete under the shard's lock."""
     shard.commit.admit(0)
-    shard.submit_floors()
+    tell_floors(shard, topic)
     ticket = Deletion(shard, topic, Delete(before_seq, match, topic.head_seq), waiter=waiter)
     shard.commit.submit(ticket)
     return ticket
@@ -70,13 +83,19 @@ def submit_delete(
 
 def apply_delete(topic: Topic, body: Delete) -> int:
     """Remove what the predicate names, live or in a replay; return how many records it was."""
-    end_seq = body.upto_seq + 1
-    if body.before_seq:
-        end_seq = min(body.before_seq, end_seq)
+    end_seq = _end_seq(body)
     if body.match is None:
         return topic.apply_delete_below(end_seq)
-    seqs = [seq for seq in _matching_seqs(topic, body.match) if seq < end_seq]
-    return topic.apply_delete_seqs(seqs)
+    return topic.apply_delete_seqs(_matching_below(topic, body.match, end_seq))
+
+
+def _end_seq(body: Delete) -> int:
+    end_seq = body.upto_seq + 1
+    return min(body.before_seq, end_seq) if body.before_seq else end_seq
+
+
+def _matching_below(topic: Topic, match: tuple[str, str], end_seq: int) -> list[int]:
+    return [seq for seq in _matching_seqs(topic, match) if seq < end_seq]
 
 
 def _matching_seqs(topic: Topic, match: tuple[str, str]) -> list[int]:

@@ -62,6 +62,7 @@ from topics.storage.wal import frame
 from topics.storage.wal.group_commit import RETRY_AFTER_MS, GroupCommit, Waiter
 from topics.storage.wal.log import Position, WalLog, list_wal_files
 
+COPY_SETTINGS = ("durability", "discard")
 IDLE_MS = 1_000
 """A topic without writes for so long gives its reserved seqs back."""
 
@@ -223,12 +224,15 @@ class Engine:
         """Create a topic or change the config of an existing one; tell whether it was created."""
         self._check_open()
         topic = self.find_topic(name)
-        if topic is None or topic.link is None:
+        if topic is None or (topic.link is None and not _changes_copies(topic, changes)):
             return self.registry.create(name, changes)
-        # The config says how copies outlive a restart: those of the old one must be safe before.
-        with self._routers.held(), self._work_lock:
-            self.checkpoint()
-            return self.registry.create(name, changes)
+        with self._routers.held():
+            if topic.link is None:
+                return self.registry.create(name, changes)
+            # It says how copies outlive a restart: those of the old config must be safe before.
+            with self._work_lock:
+                self.checkpoint()
+                return self.registry.create(name, changes)
 
     def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether the write created it."""
@@ -654,6 +658,12 @@ class Engine:
     def _check_total_bytes(self, size: int) -> None:
         if self.registry.total_bytes() + size > self.config.max_total_bytes:
             raise LimitReached("max_total_bytes", self.config.max_total_bytes)
+
+
+def _changes_copies(topic: Topic, changes: Mapping[str, Any]) -> bool:
+    """Tell whether a change of config is one of how a router's copies outlive a restart."""
+    config = topic.config.as_dict()
+    return any(name in changes and changes[name] != config[name] for name in COPY_SETTINGS)
 
 
 def _nothing() -> None:

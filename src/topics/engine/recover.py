@@ -469,6 +469,7 @@ def _apply_replayed_deletes(topic: Topic) -> None:
     """Delete the jobs that are done, all at once: there may be as many frames as jobs."""
     if topic.replayed_deletes:
         topic.apply_delete_seqs(sorted(set(topic.replayed_deletes)))
+        topic.replayed_deletes = []
     if topic.queue is not None:
         _flag_again(topic)  # an ack is not always synced: its flags may have outlived its frame
 

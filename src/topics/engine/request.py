@@ -132,6 +132,9 @@ def check_options(options: WriteOptions) -> None:
         raise RequestError("producer_id and producer_seq go together")
     if producer_id is not None and not 1 <= len(producer_id.encode()) <= MAX_PRODUCER_ID_BYTES:
         raise RequestError(f"producer_id must have 1 to {MAX_PRODUCER_ID_BYTES} bytes")
+    if producer_id is not None and producer_id.startswith("$"):
+        # The server's own: a client's number would make a dead letter look like a repeat.
+        raise RequestError("producer_id may not begin with $")
     if producer_seq is not None and not 0 <= producer_seq <= MAX_PRODUCER_SEQ:
         raise RequestError("producer_seq must be an unsigned 64-bit number")
 

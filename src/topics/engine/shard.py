@@ -1,6 +1,7 @@
 """One WAL shard as the engine sees it: the lock, the log, and what is due on it."""
 
 from collections.abc import Callable
+from functools import partial
 
 from topics.engine.topics.topic import Topic
 from topics.storage.wal.frame import EvictWatermark, encode_control
@@ -49,7 +50,9 @@ class Shard:
         for topic in sorted(self.floors_due, key=lambda topic: topic.id):
             floors = topic.floors
             body = EvictWatermark(floors.evict_floor, floors.earliest_seq, floors.reason)
-            self.submit_control(encode_control(body, topic_id=topic.id))
+            self.submit_control(
+                encode_control(body, topic_id=topic.id), abort=partial(self.floors_due.add, topic)
+            )
         self.floors_due.clear()
 
 

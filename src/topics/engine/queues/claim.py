@@ -79,11 +79,18 @@ class Claim(Commitment):
         self._table.forget_below(self._topic.floors.earliest_seq)
         self._ready = self._table.ready(self._topic.live_records)
 
-    def abort(self) -> None:
+    def undo_deliveries(self) -> None:
+        """Take the deliveries back of jobs that nobody will see; the shard's lock is held."""
         for lease in self._leases:
             job = self._table.by_lease(lease.lease_id)
             if job is not None:
                 job.deliveries -= 1
+
+    def abort(self) -> None:
+        self.undo_deliveries()
+        for lease in self._leases:
+            job = self._table.by_lease(lease.lease_id)
+            if job is not None:
                 self._table.give_back(job)
         self._table.notify()
 
@@ -98,7 +105,14 @@ def submit_claims(
     waiter: Waiter | None = None,
 ) -> list[Claim]:
     """Serve several claims from one pass; the table is settled, the requests are checked."""
-    picked, worn_out = _pick(topic, table, requests)
+    taken: list[TrackedJob] = []
+    try:
+        picked, worn_out = _pick(topic, table, requests, taken=taken)
+    except BaseException:
+        for job in taken:
+            if job.state == "taken":
+                table.give_back(job)
+        raise
     shares = plan_deal(len(picked), [request.max for request in requests])
     claims = []
     at = 0
@@ -114,9 +128,16 @@ def submit_claims(
 
 
 def _pick(
-    topic: Topic, table: LeaseTable, requests: Sequence[ClaimRequest]
+    topic: Topic,
+    table: LeaseTable,
+    requests: Sequence[ClaimRequest],
+    *,
+    taken: list[TrackedJob],
 ) -> tuple[list[TrackedJob], list[TrackedJob]]:
-    """Take jobs in the order of claims, and apart from them those delivered too often."""
+    """Take jobs in the order of claims, and apart from them those delivered too often.
+
+    Each is noted in `taken` at once, so that a failure on the way loses none.
+    """
     wanted = sum(request.max for request in requests)
     room_bytes = MAX_BATCH_BYTES * len(requests)
     picked: list[TrackedJob] = []
@@ -125,6 +146,7 @@ def _pick(
         job = table.take_returned() or _take_fresh(topic, table)
         if job is None:
             break
+        taken.append(job)
         if _is_worn_out(topic, job):
             worn_out.append(job)
             continue

@@ -40,7 +40,7 @@ def submit_dead(
     def abort() -> None:
         table.unsynced_moves -= len(moves)
         for job in jobs:
-            if job.state == "moving":
+            if job.state == "moving" and table.has(job):
                 table.give_back(job)
 
     frames = []

@@ -21,7 +21,14 @@ from topics.engine.request import Write, build_write
 from topics.engine.shard import Shard
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
-from topics.errors import DiskFull, RequestError, RetryLater, ShardReadOnly
+from topics.errors import (
+    DiskFull,
+    RequestError,
+    RetryLater,
+    ShardReadOnly,
+    StorageError,
+    TopicNotFound,
+)
 from topics.limits import MAX_META_KEYS
 from topics.model.append import Appended, WriteOptions
 from topics.model.diff import Record
@@ -56,6 +63,8 @@ class DeadLetters:
         )
         self._append = append
         self._lock = threading.Lock()
+        self.last_error: StorageError | None = None
+        """What kept the jobs of a queue from being moved, at the last try."""
 
     @property
     def due(self) -> bool:
@@ -63,8 +72,12 @@ class DeadLetters:
         return any(shard.moves_due for shard in self._shards)
 
     def move_all(self) -> int:
-        """Move what can be moved now; return how many jobs left their queues."""
+        """Move what can be moved now; return how many jobs left their queues.
+
+        What cannot be read or written is tried again the next time, and kept in `last_error`.
+        """
         moved = 0
+        failure: StorageError | None = None
         with self._lock:
             for shard in self._shards:
                 if shard.commit.log.failed is not None:
@@ -72,7 +85,12 @@ class DeadLetters:
                 with shard.lock:
                     due = sorted(shard.moves_due, key=lambda topic: topic.id)
                 for topic in due:
-                    moved += self._move_of(shard, topic)
+                    try:
+                        moved += self._move_of(shard, topic)
+                    except StorageError as error:
+                        # One damaged job holds back its own queue, not the rest of the server.
+                        failure = failure or error
+            self.last_error = failure
         return moved
 
     def _move_of(self, shard: Shard, topic: Topic) -> int:
@@ -101,23 +119,34 @@ class DeadLetters:
                 found = self._copy(topic, number, move)
             except REFUSALS:
                 break
+            except StorageError:
+                if not numbers:
+                    raise
+                break  # those before it are finished first; then it is met again
             numbers.append(number)
             copied += found
         if not numbers:
             return 0
         self._sync(copied)
-        with shard.lock:
-            if topic.deleted:
-                return 0
-            finished = settle_floors(shard, topic)
-            ticket = DeadDone(shard, topic, table, numbers=numbers, moved=len(copied))
-            shard.commit.submit(ticket)
-        shard.commit.wake(finished)
         try:
-            shard.commit.commit(ticket)
+            self._finish(shard, topic, table, numbers, moved=len(copied))
         except REFUSALS:
             return 0
         return len(numbers)
+
+    def _finish(
+        self, shard: Shard, topic: Topic, table: LeaseTable, numbers: list[int], *, moved: int
+    ) -> None:
+        """Delete jobs whose copies are safe."""
+        with shard.lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            shard.commit.admit(0)
+            finished = settle_floors(shard, topic)
+            ticket = DeadDone(shard, topic, table, numbers=numbers, moved=moved)
+            shard.commit.submit(ticket)
+        shard.commit.wake(finished)
+        shard.commit.commit(ticket)
 
     def _copy(self, topic: Topic, number: int, move: Move) -> list[Topic]:
         """Append the copy of a job; return the topic that has it, none where the job is gone."""

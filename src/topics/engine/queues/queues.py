@@ -4,7 +4,7 @@ Each `submit_*` returns at once, as those of append and delete do; the plain wor
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import cast
 
 import msgspec
@@ -96,8 +96,10 @@ class Queues:
             for claim in claims:
                 claim.read(verify=self._config.verify_reads)
         except StorageError:
-            for request, claim in zip(checked, claims, strict=True):
-                self.submit_release(topic, request.node, claim.lease_ids)
+            with self._settled(topic) as (shard, table):
+                for request, claim in zip(checked, claims, strict=True):
+                    claim.undo_deliveries()
+                    submit_release(shard, topic, table, claim.lease_ids, node=request.node)
             raise
         return shard, claims
 
@@ -144,8 +146,7 @@ class Queues:
         else:
             (claimed,) = self._claim_together(topic, [request])
         if topic in self._registry.shard_of(topic).moves_due:
-            with suppress(StorageError):  # its shard has noted it, and this claim was made
-                self.dead_letters.move_all()
+            self.dead_letters.move_all()
         return claimed
 
     def ack(self, topic: Topic, request: AckRequest) -> Acked:

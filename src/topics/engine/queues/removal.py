@@ -3,16 +3,17 @@
 Keeps: a job is gone for others only when it is as safely gone as the queue's class promises.
 """
 
+from topics.engine.forecast import Change, Forecast, tell_floors
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed
 from topics.storage.wal.group_commit import Commitment, Waiter
 
 
-class Removal(Commitment):
+class Removal(Change):
     """Records on their way out."""
 
-    __slots__ = ("_seqs", "_shard", "_topic")
+    __slots__ = ("_seqs", "_shard")
 
     def __init__(
         self,
@@ -23,15 +24,18 @@ class Removal(Commitment):
         frames: list[bytes],
         waiter: Waiter | None,
     ) -> None:
-        needs_sync = bool(frames) and topic.config.durable
+        # Not before writes that wait: a start finds them in the order of the log.
+        needs_sync = bool(frames) and (topic.config.durable or topic.awaiting_sync > 0)
         super().__init__(frames, frames=len(frames), needs_sync=needs_sync, waiter=waiter)
         self._shard = shard
-        self._topic = topic
+        self.topic = topic
         self._seqs = seqs
         """Ascending."""
+        topic.awaiting_sync += needs_sync
 
     def publish(self) -> None:
-        topic = self._topic
+        topic = self.topic
+        topic.awaiting_sync -= self.needs_sync
         self._shard.dirty.add(topic)
         try:
             topic.apply_delete_seqs(self._seqs)
@@ -39,6 +43,12 @@ class Removal(Commitment):
             topic.recount()  # some flags are set, some are not
             topic.settle_earliest(topic.floors.earliest_seq)
             raise
+
+    def abort(self) -> None:
+        self.topic.awaiting_sync -= self.needs_sync
+
+    def foresee(self, forecast: Forecast) -> None:
+        forecast.remove(self._seqs)
 
 
 def settle_floors(shard: Shard, topic: Topic) -> list[Commitment]:
@@ -49,5 +59,5 @@ def settle_floors(shard: Shard, topic: Topic) -> list[Commitment]:
     """
     capped = topic.config.cap_records or topic.config.cap_bytes
     finished = shard.commit.flush() if capped and topic.inflight_records else []
-    shard.submit_floors()
+    tell_floors(shard, topic)
     return finished

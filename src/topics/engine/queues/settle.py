@@ -51,7 +51,7 @@ class Ack(Removal):
 
     def publish(self) -> None:
         super().publish()
-        ready, in_flight = _counts(self._topic, self._table)
+        ready, in_flight = _counts(self.topic, self._table)
         self.acked = Acked(
             acked=len(self._seqs),
             acked_seqs=self._seqs,
@@ -63,8 +63,9 @@ class Ack(Removal):
             self._table.notify()
 
     def abort(self) -> None:
+        super().abort()
         for job in self._jobs:
-            if job.state == "acking":
+            if job.state == "acking" and self._table.has(job):
                 self._table.undo_ack(job)
 
 

@@ -87,6 +87,10 @@ class LeaseTable:
             return None
         return job if lease_id is None or job.lease_id == lease_id else None
 
+    def has(self, job: TrackedJob) -> bool:
+        """Tell whether a job is still in the table: its record may be gone."""
+        return self.jobs.get(job.seq) is job
+
     def by_lease(self, lease_id: str) -> TrackedJob | None:
         return self._by_lease.get(lease_id)
 

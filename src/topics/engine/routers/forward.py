@@ -103,7 +103,7 @@ class Skip(Commitment):
         topic.awaiting_sync -= 1
         last_seq = self._first_seq + self._width - 1
         if topic.live_records == 0:
-            topic.floors = topic.floors.advanced(self._first_seq)
+            topic.floors = topic.floors.advanced(last_seq + 1)
         topic.apply_hole(Hole(self._first_seq, last_seq, "source_trim"))
         topic.head_seq = last_seq
         self._link.cursor = self._upto

@@ -29,6 +29,7 @@ from topics.errors import (
 from topics.limits import check_router_name
 from topics.model.routers import RouterDefinition, RouterState
 from topics.storage.wal import frame
+from topics.storage.wal.group_commit import Ticket
 
 
 class _Place(NamedTuple):
@@ -218,47 +219,63 @@ class Routers:
         known = self._by_name.get(name)
         total = known.router.forwarded_total if known is not None else 0
         router = Router(name, definition, number=self._next_number, forwarded_total=total)
+
+        def publish() -> None:
+            link.durable_cursor = link.cursor  # the frame says so, and all copies are in segments
+            if dest.link is not None and dest.link is not link:
+                self._detach(dest.link)
+            link.routers = link.with_router(router)
+            self._by_name[name] = _Place(link, router)
+            self._attach(link)
+
         try:
-            self._write(link, name, definition.as_dict(), router.number)
+            self._write(link, router, publish)
         except (RetryLater, StorageError):
             if dest.link is not link:
                 source.links = tuple(out for out in source.links if out is not link)
             raise
         self._next_number += 1
-        link.durable_cursor = link.cursor  # the frame says so, and all copies are in segments
-        if dest.link is not None and dest.link is not link:
-            self._detach(dest.link)
-        link.routers = link.with_router(router)
-        self._by_name[name] = _Place(link, router)
-        self._attach(link)
         # From here on writes into the destination are synced; one that came just before is now.
         self._registry.shard_of(dest).commit.sync_once()
 
-    def _write(self, link: Link, name: str, definition: dict[str, Any], number: int) -> None:
+    def _write(self, link: Link, router: Router, publish: Callable[[], None]) -> None:
+        """Put a router on the log; it begins with its frame, so that no snapshot is between."""
         shard = self._registry.shard_of(link.dest)
         with shard.lock:
             shard.commit.admit(0)
             finished = shard.commit.flush()
             body = frame.RouterCreate(
-                name, definition, number, link.source.id, link.cursor, link.dest.next_seq
+                router.name,
+                router.definition.as_dict(),
+                router.number,
+                link.source.id,
+                link.cursor,
+                link.dest.next_seq,
             )
             encoded = frame.encode_control(body, topic_id=link.dest.id, ts=self._clock.now_ms())
-            ticket = shard.submit_control(encoded, needs_sync=True)
+            ticket = Ticket([encoded], frames=1, needs_sync=True, publish=publish)
+            shard.commit.submit(ticket)
         shard.commit.wake(finished)
         shard.commit.commit(ticket)
 
     def _end(self, link: Link, name: str) -> None:
         """Take a router out of its link."""
         shard = self._registry.shard_of(link.dest)
+
+        def publish() -> None:
+            link.routers = link.without_router(name)
+            if not link.routers:
+                self._detach(link)
+
         if link.dest.link is link:
             with shard.lock:
                 shard.commit.admit(0)
                 body = frame.encode_control(frame.RouterDelete(name), topic_id=link.dest.id)
-                ticket = shard.submit_control(body, needs_sync=True)
+                ticket = Ticket([body], frames=1, needs_sync=True, publish=publish)
+                shard.commit.submit(ticket)
             shard.commit.commit(ticket)
-        link.routers = link.without_router(name)
-        if not link.routers:
-            self._detach(link)
+        else:
+            publish()
 
     def _attach(self, link: Link) -> None:
         source, dest = link.source, link.dest

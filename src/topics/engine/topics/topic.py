@@ -69,7 +69,7 @@ class Topic:
         self.next_seq = 1
         self.last_ts = 0
         self.awaiting_sync = 0
-        """Writes that are published only after a sync: later ones wait behind them."""
+        """Tickets that are published only after a sync: later writes wait behind them."""
         self.inflight_records = 0
         self.inflight_bytes = 0
         self.reserved_seq = 0
@@ -90,7 +90,7 @@ class Topic:
         # Queues.
         self.queue = LeaseTable() if config.type == "queue" else None
         self.replayed_deletes: list[int] = []
-        """Seqs that the log calls done: whoever builds records after a replay leaves them out."""
+        """Seqs that the log calls done, until a start has deleted them."""
 
     # Looking.
 

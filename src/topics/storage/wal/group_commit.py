@@ -16,7 +16,7 @@ itself. A queue that fills up, or `pressure` (0..1) from above, widens it on pur
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from topics.clock import Clock
@@ -211,6 +211,11 @@ class GroupCommit:
     def oldest_unpublished(self) -> Position:
         """Return a place before which everything written is published."""
         return self._awaiting[0].position if self._awaiting else self.log.position
+
+    @property
+    def awaiting(self) -> Iterable[Commitment]:
+        """Return what is written and waits for a sync, in the order it will be published."""
+        return self._awaiting
 
     @property
     def is_syncing(self) -> bool:

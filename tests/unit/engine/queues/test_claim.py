@@ -7,7 +7,9 @@ import pytest
 from tests.unit.engine.place import Place
 
 from topics.engine.queues import claim as claim_module
-from topics.errors import Closed, CorruptData, NotAQueue, RequestError, TopicNotFound
+from topics.engine.queues.read import stored_bytes
+from topics.engine.topics.topic import Topic
+from topics.errors import Closed, CorruptData, DiskFailed, NotAQueue, RequestError, TopicNotFound
 from topics.model.queues import ClaimRequest, Lease, QueueState
 from topics.testing.manual_clock import ManualClock
 
@@ -255,3 +257,21 @@ def test_a_window_of_one_gets_what_it_wants_and_its_errors(place: Place) -> None
     with pytest.raises(RequestError):
         place.log.claim("jobs", node="")
     assert claim(place, "w1", 2) == [1]
+
+
+def test_a_claim_that_fails_while_it_picks_gives_back_what_it_took(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(place, 3)
+
+    def fail_at_the_second(topic: Topic, seq: int) -> int:
+        if seq == 2:
+            raise DiskFailed("no map")
+        return stored_bytes(topic, seq)
+
+    monkeypatch.setattr("topics.engine.queues.claim.stored_bytes", fail_at_the_second)
+    with pytest.raises(DiskFailed):
+        claim(place, "w1", 3)
+    monkeypatch.undo()
+    leases = place.log.claim("jobs", node="w1", max=9).leases
+    assert [(lease.seq, lease.deliveries) for lease in leases] == [(1, 1), (2, 1), (3, 1)]

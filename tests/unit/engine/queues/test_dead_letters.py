@@ -7,7 +7,9 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 from tests.unit.engine.queues.test_claim import claim, queue, state
 
-from topics.errors import DiskFailed
+from topics.engine.queues.table import Move
+from topics.engine.topics.topic import Topic
+from topics.errors import CorruptData, DiskFailed, RequestError, Throttled
 from topics.model.queues import ClaimRequest, QueueState
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
@@ -219,3 +221,100 @@ def test_many_workers_lose_and_double_nothing(place: Place) -> None:
     died = sorted(meta["$dead_letter_src_seq"] for _, meta in dead(place) if meta)
     assert died == [seq for seq in range(1, 121) if not seq % 7]
     assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=17)
+
+
+def damage_first_record(place: Place) -> None:
+    """Spoil the first job of the queue, in its segment."""
+    place.log.engine.checkpoint()
+    path = place.log.engine.topic("jobs").segments()[0].data_path
+    file = place.disk.open(path)
+    file.write_at(40, [bytes([bytes(place.disk.map(path))[40] ^ 0xFF])])
+    file.sync_data()
+    file.close()
+
+
+def test_a_damaged_job_holds_back_its_own_queue_only(place: Place) -> None:
+    queue(place, 2, max_deliveries=1, dead_letter="dead")
+    place.log.create("sound", type="queue", max_deliveries=1, dead_letter="dead")
+    place.fill("sound", 1)
+    for name in ("jobs", "sound"):
+        seqs = [lease.seq for lease in place.log.claim(name, node="w1", max=1).leases]
+        place.log.nack(name, seqs, node="w1")
+    damage_first_record(place)
+    engine = place.log.engine
+    for name in ("jobs", "sound"):
+        engine.queues.submit_claims(engine.topic(name), [ClaimRequest(node="w1", max=1)])
+    engine.sync()
+    engine.sweep()
+    assert isinstance(engine.queues.dead_letters.last_error, CorruptData)
+    assert dead(place) == [(0, mark(1, queue_name="sound"))]
+    place.kill()
+    assert isinstance(place.log.engine.queues.dead_letters.last_error, CorruptData)
+    assert seqs_of(place.log.diff("dead")) == [1]
+
+
+def test_what_was_copied_before_a_damaged_job_leaves_the_queue(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(place, 2, max_deliveries=1, dead_letter="dead")
+    claim(place, "w1", 2)
+    place.log.nack("jobs", [1, 2], node="w1")
+    mover = place.log.engine.queues.dead_letters
+    copy = mover._copy
+
+    def copy_or_fail(topic: Topic, number: int, move: Move) -> list[Topic]:
+        if move.seq == 2:
+            raise CorruptData("spoilt")
+        return copy(topic, number, move)
+
+    monkeypatch.setattr(mover, "_copy", copy_or_fail)
+    assert claim(place, "w1", 2) == []
+    assert seqs_of(place.log.diff("jobs")) == [2]
+    assert dead(place) == [(1, mark(1))]
+
+
+def test_a_claim_that_cannot_read_its_job_is_no_delivery(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    damage_first_record(place)
+    for _ in range(3):
+        with pytest.raises(CorruptData):
+            claim(place)
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=0)
+    table = place.log.engine.topic("jobs").queue
+    assert table is not None
+    assert table.jobs[1].deliveries == 0
+
+
+def test_no_client_writes_as_the_mover_of_dead_letters(place: Place) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    producer_id = f"$dead_letter:{place.log.engine.topic('jobs').id}"
+    with pytest.raises(RequestError, match="may not begin with"):
+        place.log.append("dead", [{"data": 1}], producer_id=producer_id, producer_seq=99)
+    body = f'{{"records":[{{"data":1}}],"producer_id":"{producer_id}","producer_seq":99}}'
+    with pytest.raises(RequestError, match="may not begin with"):
+        place.log.append_json("dead", body.encode())
+    fail(place)
+    claim(place)
+    assert dead(place) == [(1, mark(1))]
+
+
+def test_a_log_without_room_lets_a_moved_job_go_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(place, 1, max_deliveries=1, dead_letter="dead")
+    place.log.create("dead")
+    fail(place)
+    engine = place.log.engine
+    shard, _ = engine.submit_claim(engine.topic("jobs"), ClaimRequest(node="w1", max=1))
+    shard.commit.sync_once()
+
+    def admit(size: int) -> None:
+        if not size:
+            raise Throttled(100)
+
+    monkeypatch.setattr(shard.commit, "admit", admit)
+    assert engine.move_dead_letters() == 0
+    assert seqs_of(place.log.diff("jobs")) == [1]
+    monkeypatch.undo()
+    assert engine.move_dead_letters() == 1
+    assert dead(place) == [(1, mark(1))]

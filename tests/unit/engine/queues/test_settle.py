@@ -216,3 +216,20 @@ def test_an_ack_outlives_a_change_to_ephemeral(place: Place) -> None:
     place.log.ack("jobs", [1], node="w1")
     place.kill()
     assert seqs_of(place.log.diff("jobs")) == [2]
+
+
+def test_an_ack_that_fails_leaves_alone_what_is_no_job_any_more(place: Place) -> None:
+    queue(place, 2, durability="fsync", ttl_ms=5_000)
+    engine = place.log.engine
+    table = engine.topic("jobs").queue
+    assert table is not None
+    lease_id = place.log.claim("jobs", node="w1", max=2).leases[0].lease_id
+    shard, ticket = engine.submit_ack(engine.topic("jobs"), AckRequest(node="w1", seqs=[1]))
+    with shard.lock:
+        shard.commit.flush()
+    place.clock.advance_ms(10_000)
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=0)
+    shard.commit.close()
+    assert ticket.error is not None
+    assert table.by_lease(lease_id) is None
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=0)

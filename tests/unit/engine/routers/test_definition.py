@@ -1,10 +1,13 @@
 """What a router may be, and what it may not."""
 
+import threading
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from tests.unit.engine.place import Place
 
+from topics.engine.routers.link import Link
 from topics.errors import (
     LimitReached,
     RequestError,
@@ -15,8 +18,10 @@ from topics.errors import (
     TopicNotFound,
 )
 from topics.model.routers import RouterDefinition
+from topics.storage.wal.group_commit import Commitment
 
 AB = {"source": "a", "dest": "b"}
+DEADLINE_S = 10.0
 
 
 @pytest.fixture
@@ -209,3 +214,62 @@ def test_a_router_that_moved_is_found_where_it_went(place: Place, end: str) -> N
     getattr(place, end)()
     place.fill("a", 1)
     assert (place.log.state("b").count, place.log.state("c").count) == (2, 4)
+
+
+def snapshot_after_commit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a snapshot taken as soon as the frame of a router is safe."""
+    engine = place.log.engine
+    settle = engine._routers._settle
+    commit = engine.shards[0].commit.commit
+
+    def commit_then_snapshot(ticket: Commitment) -> None:
+        commit(ticket)
+        monkeypatch.undo()
+        engine.snapshot()
+
+    def settle_then_wait(links: Iterable[Link]) -> None:
+        settle(links)
+        monkeypatch.setattr(engine.shards[0].commit, "commit", commit_then_snapshot)
+
+    monkeypatch.setattr(engine._routers, "_settle", settle_then_wait)
+
+
+def test_a_snapshot_knows_a_router_as_soon_as_its_frame_is_safe(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot_after_commit(place, monkeypatch)
+    place.log.engine.put_router("r", AB)
+    place.kill()
+    assert [router.router for router in place.log.engine.routers()] == ["r"]
+
+
+def test_a_snapshot_does_not_bring_a_removed_router_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.log.engine.put_router("r", AB)
+    snapshot_after_commit(place, monkeypatch)
+    place.log.engine.delete_router("r")
+    place.kill()
+    assert place.log.engine.routers() == []
+
+
+@pytest.mark.parametrize("change", [{"durability": "fsync"}, {"discard": "reject"}])
+def test_no_router_begins_while_the_config_that_its_copies_follow_changes(
+    place: Place, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+) -> None:
+    engine = place.log.engine
+    create = engine.registry.create
+    free: list[bool] = []
+
+    def look() -> None:
+        free.append(engine._routers._lock.acquire(blocking=False))
+
+    def look_then_create(name: str, changes: Mapping[str, Any]) -> bool:
+        other = threading.Thread(target=look)
+        other.start()
+        other.join(DEADLINE_S)
+        return create(name, changes)
+
+    monkeypatch.setattr(engine.registry, "create", look_then_create)
+    place.log.create("b", **change)
+    assert free == [False]

@@ -377,3 +377,15 @@ def test_another_number_of_shards_makes_the_same_copies(place: Place) -> None:
         place.kill(wal_shards=shards)
         assert read(place) == wanted
     assert len(wanted) == 18
+
+
+def test_a_destination_that_only_knows_of_losses_has_nothing_earlier(place: Place) -> None:
+    place.log.create("a", cap_records=3)
+    place.log.create("b", cap_records=6, discard="reject")
+    route(place, filter=["tag", "Eq", "t"])
+    place.fill("a", 9)
+    assert gap_of(place.log.diff("b")) == (1, 6, "source_trim")
+    assert place.log.state("b").earliest_seq == 7
+    place.kill()
+    assert gap_of(place.log.diff("b")) == (1, 6, "source_trim")
+    assert place.log.state("b").earliest_seq == 7
