@@ -35,7 +35,7 @@ class Turn:
         self._note(self._engine.submit_ack(self._topic, request)[1])
 
     def delete(self, *, tag: str | None = None, before_seq: int = 0) -> None:
-        match = None if tag is None else ("tag", tag)
+        match = None if tag is None else ("Eq", tag)
         _, ticket = self._engine.submit_delete(self._topic, before_seq=before_seq, match=match)
         self._note(ticket)
 

@@ -7,7 +7,12 @@ Keeps: a job that was set aside is neither ready nor in flight until it is gone.
 
 from collections.abc import Sequence
 
-from topics.engine.queues.events import dead_done_frame, dead_frame, has_durable_records
+from topics.engine.queues.events import (
+    dead_done_frame,
+    dead_frame,
+    has_durable_records,
+    lease_frame,
+)
 from topics.engine.queues.removal import Removal
 from topics.engine.queues.table import LeaseTable, Move, TrackedJob
 from topics.engine.shard import Shard
@@ -47,6 +52,29 @@ def submit_dead(
     if logged:
         frames = [dead_frame(topic, jobs, dead_letter=dead_letter, first_move=first_move)]
     ticket = Ticket(frames, frames=len(frames), needs_sync=logged, publish=publish, abort=abort)
+    shard.commit.submit(ticket)
+    return ticket
+
+
+def submit_drop(
+    shard: Shard, topic: Topic, table: LeaseTable, *, number: int, move: Move
+) -> Ticket:
+    """End a move that can never be made: the job is ready again, with its deliveries.
+
+    Synced like the move: where it came back after a later one, it would be taken for a repeat.
+    """
+    job = TrackedJob(move.seq)
+    job.deliveries = move.deliveries
+
+    def publish() -> None:
+        table.moves.pop(number, None)
+        tracked = table.jobs.get(move.seq)
+        if tracked is not None and tracked.state == "moving":
+            tracked.deliveries = move.deliveries
+            table.give_back(tracked)  # tells nobody: the next claim only sets it aside again
+
+    frames = [lease_frame(topic, "release", [job], node="", deadline=0)] if move.logged else []
+    ticket = Ticket(frames, frames=len(frames), needs_sync=move.logged, publish=publish)
     shard.commit.submit(ticket)
     return ticket
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from topics.config import ServerConfig
-from topics.engine.queues.dead import DeadDone
+from topics.engine.queues.dead import DeadDone, submit_drop
 from topics.engine.queues.read import read_records
 from topics.engine.queues.removal import settle_floors
 from topics.engine.queues.table import LeaseTable, Move
@@ -23,6 +23,7 @@ from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     DiskFull,
+    RecordTooLarge,
     RequestError,
     RetryLater,
     ShardReadOnly,
@@ -110,21 +111,7 @@ class DeadLetters:
         return moved
 
     def _move_some(self, shard: Shard, topic: Topic, table: LeaseTable) -> int:
-        with shard.lock:
-            moves = sorted(table.moves.items())[:MOVES_MAX]
-        numbers: list[int] = []
-        copied: list[Topic] = []
-        for number, move in moves:
-            try:
-                found = self._copy(topic, number, move)
-            except REFUSALS:
-                break
-            except StorageError:
-                if not numbers:
-                    raise
-                break  # those before it are finished first; then it is met again
-            numbers.append(number)
-            copied += found
+        numbers, copied = self._copy_some(shard, topic, table)
         if not numbers:
             return 0
         self._sync(copied)
@@ -133,6 +120,38 @@ class DeadLetters:
         except REFUSALS:
             return 0
         return len(numbers)
+
+    def _copy_some(
+        self, shard: Shard, topic: Topic, table: LeaseTable
+    ) -> tuple[list[int], list[Topic]]:
+        """Copy jobs in the order of their numbers; return those, and the topics that have them."""
+        with shard.lock:
+            moves = sorted(table.moves.items())[:MOVES_MAX]
+        numbers: list[int] = []
+        copied: list[Topic] = []
+        for number, move in moves:
+            try:
+                found = self._copy(topic, number, move)
+            except RecordTooLarge:
+                if numbers:
+                    break  # those before it are finished first; then it is met again
+                self._drop(shard, topic, table, number, move)
+                continue
+            except REFUSALS:
+                break
+            except StorageError:
+                if not numbers:
+                    raise
+                break  # those before it are finished first; then it is met again
+            numbers.append(number)
+            copied += found
+        return numbers, copied
+
+    def _drop(self, shard: Shard, topic: Topic, table: LeaseTable, number: int, move: Move) -> None:
+        """Leave a job in its queue that the dead-letter topic can never take."""
+        with shard.lock:
+            ticket = submit_drop(shard, topic, table, number=number, move=move)
+        shard.commit.commit(ticket)
 
     def _finish(
         self, shard: Shard, topic: Topic, table: LeaseTable, numbers: list[int], *, moved: int

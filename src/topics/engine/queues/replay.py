@@ -70,6 +70,7 @@ def apply_lease(table: LeaseTable, body: frame.Lease) -> list[int]:
             for seq, lease_id, deliveries in _each(body):
                 _set_job(table, seq, body.node, lease_id, body.deadline, deliveries)
         case "nack" | "release":
+            _drop_moves(table, body)
             for seq, _, deliveries in _each(body):
                 _set_job(table, seq, "", "", body.deadline, deliveries)
         case _:
@@ -107,10 +108,16 @@ def _apply_dead(table: LeaseTable, body: frame.Lease) -> None:
 
 
 def _apply_dead_done(table: LeaseTable, body: frame.Lease) -> None:
-    gone = set(body.seqs)
-    table.moves = {n: move for n, move in table.moves.items() if move.seq not in gone}
+    _drop_moves(table, body)
     table.forget(body.seqs)
     table.dead_lettered = max(table.dead_lettered, body.number)
+
+
+def _drop_moves(table: LeaseTable, body: frame.Lease) -> None:
+    """End the moves of jobs: done, or given up where the job is ready again."""
+    if table.moves:
+        gone = set(body.seqs)
+        table.moves = {n: move for n, move in table.moves.items() if move.seq not in gone}
 
 
 def _each(body: frame.Lease) -> Iterator[tuple[int, str, int]]:

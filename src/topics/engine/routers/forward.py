@@ -143,6 +143,14 @@ def submit_stretch(
     return ticket
 
 
+def submit_skip(shard: Shard, link: Link, stretch: Stretch) -> Commitment:
+    """Queue a loss in the place of a stretch's copies, under the shard's lock."""
+    shard.commit.admit(0)
+    ticket = Skip(shard, link, upto=stretch.upto, width=stretch.copies.count)
+    shard.commit.submit(ticket)
+    return ticket
+
+
 def _copy_batch(shard: Shard, link: Link, stretch: Stretch, *, now_ms: int) -> CopyBatch:
     topic, copies = link.dest, stretch.copies
     first_seq = topic.next_seq

@@ -8,7 +8,7 @@ one at a time.
 from collections.abc import Callable, Sequence
 
 from topics.clock import Clock
-from topics.engine.routers.forward import submit_stretch
+from topics.engine.routers.forward import submit_skip, submit_stretch
 from topics.engine.routers.gather import STEP_RECORDS, Stretch, gather
 from topics.engine.routers.link import Link
 from topics.engine.shard import Shard
@@ -111,7 +111,13 @@ class Forwarder:
             with shard.lock:
                 finished = shard.commit.flush()  # so that what it publishes makes room, or takes it
                 ticket = submit_stretch(shard, link, stretch, clock=self._clock)
-        except (TopicFull, RecordTooLarge):
+        except RecordTooLarge:
+            if limit > 1 and stretch.copies.count > 1:
+                return min(limit, stretch.copies.count) // 2
+            # It will never fit: told as lost, so that what comes behind it goes on.
+            with shard.lock:
+                ticket = submit_skip(shard, link, stretch)
+        except TopicFull:
             return min(limit, stretch.copies.count) // 2
         finally:
             shard.commit.wake(finished)

@@ -318,3 +318,22 @@ def test_a_log_without_room_lets_a_moved_job_go_later(
     monkeypatch.undo()
     assert engine.move_dead_letters() == 1
     assert dead(place) == [(1, mark(1))]
+
+
+def test_a_job_that_can_never_be_moved_stays_and_blocks_nobody(place: Place) -> None:
+    queue(place, 0, durability="fsync", max_deliveries=1, dead_letter="dead")
+    place.log.create("dead", durability="fsync", cap_bytes=200, discard="reject")
+    place.log.append("jobs", [{"data": "x" * 500}, {"data": 2}])
+    claim(place, "w1", 2)
+    place.log.nack("jobs", [1, 2], node="w1")
+    assert claim(place, "w1", 2) == []
+    assert dead(place) == [(2, mark(2))]
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=1)
+    place.cut()
+    assert seqs_of(place.log.diff("jobs")) == [1]
+    assert state(place) == QueueState(ready=1, in_flight=0, dead_lettered=1)
+    place.log.create("dead", cap_bytes=2_000)
+    assert fail(place) == [1]
+    assert claim(place) == []
+    assert dead(place)[1:] == [("x" * 500, mark(1))]
+    assert seqs_of(place.log.diff("jobs")) == []

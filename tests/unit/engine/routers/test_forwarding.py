@@ -389,3 +389,15 @@ def test_a_destination_that_only_knows_of_losses_has_nothing_earlier(place: Plac
     place.kill()
     assert gap_of(place.log.diff("b")) == (1, 6, "source_trim")
     assert place.log.state("b").earliest_seq == 7
+
+
+def test_a_copy_that_can_never_fit_is_told_as_lost_and_blocks_nobody(place: Place) -> None:
+    place.log.create("b", cap_bytes=200, discard="reject")
+    route(place)
+    place.log.append("a", [{"data": 1}, {"data": "x" * 500}, {"data": 3}])
+    for _ in range(2):
+        page = place.log.diff("b", from_seq=1)
+        assert gap_of(page) == (2, 2, "source_trim")
+        assert [(r.seq, r.data) for r in page.records] == [(3, 3)]
+        assert data(place)[:1] == [1]
+        place.kill()
