@@ -19,7 +19,7 @@ _OFFSET_LEN = struct.Struct("<II")
 _TS = struct.Struct("<Q")
 _TS_OFFSET = 8
 GROW_BYTES = 256 * 1024
-GROW_BATCH_BYTES = 32 * 1024
+GROW_BATCH_BYTES = 20 * 1024
 
 
 class Chunk:
