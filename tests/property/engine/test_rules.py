@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from topics.config import ServerConfig
@@ -288,9 +288,11 @@ def test_a_key_has_1_to_256_characters(key: str) -> None:
     producer_id=st.text(st.characters(exclude_categories=["Cs"]), max_size=140),
     producer_seq=st.integers(-(2**65), 2**65),
 )
+@example(producer_id="$dead_letter:1", producer_seq=1)
 def test_a_producer_has_1_to_128_bytes_and_a_u64(producer_id: str, producer_seq: int) -> None:
     options = WriteOptions(producer_id=producer_id, producer_seq=producer_seq)
-    if 1 <= len(producer_id.encode()) <= 128 and 0 <= producer_seq < 2**64:
+    has_size = 1 <= len(producer_id.encode()) <= 128
+    if has_size and producer_id[0] != "$" and 0 <= producer_seq < 2**64:
         check_options(options)
     else:
         with pytest.raises(RequestError):
