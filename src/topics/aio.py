@@ -175,23 +175,26 @@ def _answer_gathered(answer: OnGathered, items: Gathered, ticket: Append) -> Non
 
 
 def _settle_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
-    first_seq = 0 if ticket is None else ticket.first_seq
+    if ticket is None or error is not None:
+        for _, future in items:
+            if not future.done():
+                future.set_exception(error)
+        return
+    name, head_seq, first_seq = ticket.topic.name, ticket.topic.head_seq, ticket.first_seq
     for batch, future in items:
-        if future.done():
-            pass
-        elif ticket is None or error is not None:
-            future.set_exception(error)
-        else:
+        count = batch.count
+        last_seq = first_seq + count - 1
+        if not future.done():
             future.set_result(
                 Appended(
-                    topic=ticket.topic.name,
+                    topic=name,
                     first_seq=first_seq,
-                    last_seq=first_seq + batch.count - 1,
-                    count=batch.count,
-                    head_seq=ticket.topic.head_seq,
+                    last_seq=last_seq,
+                    count=count,
+                    head_seq=head_seq,
                 )
             )
-        first_seq += batch.count
+        first_seq = last_seq + 1
 
 
 def _resolve(tickets: list[Commitment]) -> None:
@@ -481,14 +484,13 @@ class AsyncLog:
 
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
-        engine = self.log.engine
-        waiter = self.waiters[engine.shard_of(topic)]
+        waiter = self.waiter_of(topic)
         if may_gather(topic, write):
             future: asyncio.Future[Appended] = self._loop.create_future()
             waiter.gather(topic, write.batch, future, _settle_gathered)
             return future
         waiter.submit_gathered()  # asked for before this write
-        _, ticket = engine.submit_append(topic, write, waiter=waiter)
+        _, ticket = self.log.engine.submit_append(topic, write, waiter=waiter)
         return waiter.expect(ticket)
 
     async def _append_and_create(self, topic: str, write: Write) -> Appended:
