@@ -1,13 +1,13 @@
 """More than the server can do: it says so, loses nothing, and is itself again right after."""
 
 import asyncio
+import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.load.meters import median_ms
 
 from topics.testing.server_process import ServerProcess
 
@@ -115,23 +115,43 @@ async def measure(server: ServerProcess) -> Load:
     return load
 
 
+PROBE = """
+import http.client, statistics, sys, time
+
+host, deadline_s = sys.argv[1], time.monotonic() + float(sys.argv[2])
+connection = http.client.HTTPConnection(host, timeout=30)
+body, headers = '{"records":[{"data":{"n":-1}}]}', {"Content-Type": "application/json"}
+while True:
+    latencies_s, statuses = [], []
+    for _ in range(20):
+        start_s = time.monotonic()
+        connection.request("POST", "/v0/topics/after", body, headers)
+        response = connection.getresponse()
+        response.read()
+        latencies_s.append(time.monotonic() - start_s)
+        statuses.append(response.status)
+    assert set(statuses) <= {200, 201, 429, 503}, statuses
+    median_ms = statistics.median(latencies_s) * 1000
+    if median_ms < 50 and statuses[-1] == 200:
+        sys.exit(0)
+    if time.monotonic() > deadline_s:
+        sys.exit(f"still {median_ms:.0f} ms")
+"""
+"""In a process of its own: the one that makes the load is late itself."""
+
+
 async def back_to_normal(server: ServerProcess) -> None:
     """Return when ordinary requests are quick again, which must be soon."""
-    deadline_s = time.monotonic() + RECOVERY_S
-    async with httpx.AsyncClient(base_url=server.url, timeout=30, trust_env=False) as client:
-        while True:
-            latencies_s: list[float] = []
-            statuses: list[int] = []
-            for _ in range(20):
-                start_s = time.monotonic()
-                body = {"records": [{"data": {"n": -1}}]}
-                response = await client.post("/v0/topics/after", json=body)
-                latencies_s.append(time.monotonic() - start_s)
-                statuses.append(response.status_code)
-            assert set(statuses) <= {200, 201, 429, 503}
-            if median_ms(latencies_s) < 50 and statuses[-1] == 200:
-                return
-            assert time.monotonic() < deadline_s, f"still {median_ms(latencies_s):.0f} ms"
+    probe = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROBE,
+        f"127.0.0.1:{server.port}",
+        str(RECOVERY_S),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await probe.communicate()
+    assert probe.returncode == 0, said.decode()
 
 
 def written(server: ServerProcess) -> Counter[int]:

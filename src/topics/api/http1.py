@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
+MAX_TAKEN_A_TURN = 16
+"""Then the other connections have their turn: a full pipeline must not make them wait."""
 MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
 MAX_HELD_BYTES = 2 * MAX_WATCH_HEAD_BYTES
@@ -147,6 +149,8 @@ class Http1Connection(asyncio.Protocol):
         self._stream: tuple[Http1Stream, bytes] | None = None
         self._unread_bytes = 0
         """What was not taken yet when the sweep looked last."""
+        self._yields = False
+        """The rest of the buffer has its turn already scheduled."""
         self._fresh = True
         self._head_began = False
         self._ending = False
@@ -178,10 +182,10 @@ class Http1Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer what was asked before a half-close, then go; who only waits is gone."""
         self._half_closed = True
-        self._ending = self._slow is None or self._slow.route.may_wait
-        return self._stream is None and any(
-            not exchange.route.may_wait for exchange in self._waiting
-        )
+        only_waits = self._slow is None or self._slow.route.may_wait
+        self._ending = only_waits and not self._yields
+        asked = any(not exchange.route.may_wait for exchange in self._waiting)
+        return self._stream is None and (asked or self._yields)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -251,14 +255,25 @@ class Http1Connection(asyncio.Protocol):
     # Requests.
 
     def _advance(self) -> None:
-        """Take every whole request out of the buffer."""
+        """Take whole requests out of the buffer, a share of them in each turn of the loop."""
+        if self._yields:
+            return
         try:
-            while self._buffer and not self._ending and self._may_take():
+            for _ in range(MAX_TAKEN_A_TURN):
+                if not self._buffer or self._ending or not self._may_take():
+                    break
                 if not self._take_one():
                     break
+            else:
+                self._yields = True
+                self._app.loop.call_soon(self._advance_again)
         except TopicsError as error:
             self._refuse(error)
         self._regulate()
+
+    def _advance_again(self) -> None:
+        self._yields = False
+        self._go_on()
 
     def _may_take(self) -> bool:
         if self._stream is not None:
@@ -288,9 +303,19 @@ class Http1Connection(asyncio.Protocol):
         if len(buffer) < stop:
             return self._body_is_open(head, start)
         body = buffer[start:stop]
-        self._buffer = buffer[stop:] if stop < len(buffer) else b""
+        self._drop_front(stop)
         self._dispatch(head, body)
         return True
+
+    def _drop_front(self, size: int) -> None:
+        """Forget bytes that were taken; a long pipeline is not copied for each of its requests."""
+        buffer = self._buffer
+        if size == len(buffer):
+            self._buffer = b""
+        elif isinstance(buffer, bytearray):
+            del buffer[:size]
+        else:
+            self._buffer = bytearray(memoryview(buffer)[size:])
 
     def _head_is_open(self, end: int) -> bool:
         limit = head_limit(self._buffer)
@@ -357,10 +382,10 @@ class Http1Connection(asyncio.Protocol):
             self._slow = exchange
 
     def _go_on(self) -> None:
-        """Take what had to wait for a slow request."""
+        """Take what had to wait for a slow request, or for the turn of the others."""
         self._regulate()
         self._advance()
-        if self._half_closed and self._slow is None and not self._ending:
+        if self._half_closed and self._slow is None and not (self._ending or self._yields):
             self._ending = True
             if not self._waiting:
                 self.end()

@@ -9,7 +9,7 @@ from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, p
 
 from topics.api.exchange import Exchange
 from topics.api.head import MAX_HEAD_BYTES
-from topics.api.http1 import MAX_HELD_BYTES, MAX_PIPELINED, Http1Connection
+from topics.api.http1 import MAX_HELD_BYTES, MAX_PIPELINED, MAX_TAKEN_A_TURN, Http1Connection
 from topics.errors import RequestTimeout
 
 BODY = b'{"records":[{"data":1}]}'
@@ -153,7 +153,8 @@ def test_what_is_held_behind_a_waiting_request_is_bounded(app: HeldApp) -> None:
     connection.data_received(HEALTH * (MAX_HELD_BYTES // len(HEALTH)))
     assert not wire.is_reading()
     give(app.held[0], b"news")
-    app.turn()
+    for _ in range(MAX_PIPELINED // MAX_TAKEN_A_TURN + 1):
+        app.turn()
     assert len(app.held) == 1 + MAX_PIPELINED
 
 
@@ -281,6 +282,9 @@ def test_who_goes_on_sending_after_a_refusal_has_little_time(app: HeldApp) -> No
 def test_a_pipeline_is_bounded_and_goes_on_when_answered(app: HeldApp) -> None:
     connection, wire = connect(app)
     connection.data_received(HEALTH * (MAX_PIPELINED + 50))
+    assert len(app.held) == MAX_TAKEN_A_TURN, "the others have their turn too"
+    for _ in range(MAX_PIPELINED // MAX_TAKEN_A_TURN):
+        app.turn()
     assert len(app.held) == MAX_PIPELINED
     assert not wire.is_reading()
     for exchange in list(app.held):
@@ -290,6 +294,19 @@ def test_a_pipeline_is_bounded_and_goes_on_when_answered(app: HeldApp) -> None:
     for exchange in app.held[MAX_PIPELINED:]:
         give(exchange, b"ok")
     assert len(answers(wire.sent)) == MAX_PIPELINED + 50
+
+
+def test_a_half_close_behind_a_long_pipeline_loses_nothing(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(HEALTH * 40)
+    assert connection.eof_received()
+    for _ in range(4):
+        app.turn()
+    for exchange in list(app.held):
+        give(exchange, b"ok")
+    app.turn()
+    assert len(answers(wire.sent)) == 40
+    assert wire.closed
 
 
 def test_who_does_not_read_is_not_asked_for_more(app: HeldApp) -> None:
