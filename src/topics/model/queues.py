@@ -1,12 +1,12 @@
 """What workers ask of a queue, and what it answers. Reference: docs/reference/queues.md."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec import Meta, Struct
 
-from topics.model.diff import NO_META, Seq, check_seq
+from topics.model.diff import Record, Seq, ShownRecord, check_seq
 from topics.model.performance import Performance
 from topics.model.topic_config import Clamped
 
@@ -55,27 +55,12 @@ class Lease(Struct, frozen=True, kw_only=True):
     deliveries: int
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """A claimed record: `data` and `meta` are decoded when asked for."""
+class Job(Record, frozen=True, kw_only=True):
+    """A claimed record."""
 
-    seq: int = field(name="$seq")
     lease_id: str
     deadline: int
     deliveries: int
-    ts: int = field(name="$ts")
-    node: str | None = field(name="$node", default=None)
-    tag: str | None = field(name="$tag", default=None)
-    meta_json: Raw = field(name="meta", default=NO_META)
-    data_json: Raw = field(name="data")
-
-    @property
-    def data(self) -> Any:  # noqa: ANN401 - a payload is any JSON
-        return msgspec.json.decode(self.data_json)
-
-    @property
-    def meta(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = msgspec.json.decode(self.meta_json)
-        return found
 
 
 class Claimed(Struct, frozen=True, kw_only=True):
@@ -128,18 +113,12 @@ class QueueState(Struct, frozen=True, kw_only=True):
     dead_lettered: int
 
 
-class ShownJob(Struct, frozen=True, kw_only=True):
+class ShownJob(ShownRecord, frozen=True, kw_only=True):
     """A job as a worker gets it; what it has not is left out."""
 
-    seq: int = field(name="$seq")
     lease_id: str
     deadline: int
     deliveries: int
-    ts: int = field(name="$ts")
-    node: str | UnsetType = field(name="$node", default=UNSET)
-    tag: str | UnsetType = field(name="$tag", default=UNSET)
-    meta: dict[str, Any] | UnsetType = UNSET
-    data: Any
 
 
 class ClaimReply(Struct, frozen=True, kw_only=True):
