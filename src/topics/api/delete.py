@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topics.api.exchange import Exchange
-from topics.model.delete import DeleteBody, Deleted
+from topics.api.settled import answer_when_settled
+from topics.model.delete import DeleteBody
 from topics.model.diff import parse_match
-from topics.storage.wal.group_commit import Commitment
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -25,18 +25,4 @@ def delete(app: "App", exchange: Exchange) -> None:
     shard, ticket = app.engine.submit_delete(
         topic, before_seq=body.before_seq, match=match, waiter=waiter
     )
-
-    def answer(done: Commitment) -> None:
-        if done.error is not None:
-            exchange.fail(done.error)
-            return
-        deleted = done.answer
-        assert isinstance(deleted, Deleted)
-        commit = shard.commit
-        exchange.reply_json(
-            deleted,
-            wal_append_ms=commit.last_write_s * 1000,
-            fsync_ms=commit.last_sync_s * 1000 if topic.config.durable else 0.0,
-        )
-
-    waiter.tell(ticket, answer)
+    answer_when_settled(exchange, topic, shard, ticket, waiter=waiter)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.api.settled import answer_when_settled
 from topics.engine.shard import Shard
 from topics.model.queues import AckRequest, Claimed, ClaimRequest, ExtendRequest, NackRequest
 from topics.storage.wal.group_commit import Commitment
@@ -58,16 +59,4 @@ def _settle(
     topic = app.engine.topic(exchange.name)
     waiter = app.ready_log.waiter_of(topic)
     shard, ticket = submit(topic, request, waiter=waiter)
-
-    def answer(done: Commitment) -> None:
-        if done.error is not None:
-            exchange.fail(done.error)
-            return
-        commit = shard.commit
-        exchange.reply_json(
-            done.answer,
-            wal_append_ms=commit.last_write_s * 1000,
-            fsync_ms=commit.last_sync_s * 1000 if topic.config.durable else 0.0,
-        )
-
-    waiter.tell(ticket, answer)
+    answer_when_settled(exchange, topic, shard, ticket, waiter=waiter)
