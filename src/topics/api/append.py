@@ -114,9 +114,7 @@ def _park_gathered(items: Gathered) -> None:
 
 
 async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> None:
-    dead_letter = write.config.get("dead_letter")
-    if isinstance(dead_letter, str):
-        exchange.caller.check_name(dead_letter)
+    exchange.caller.check_config(write.config)
     topic, created = await app.ready_log.topic_for_write(exchange.name, write)
     _submit(app, exchange, topic, write, created=created)
 

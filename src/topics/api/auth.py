@@ -6,7 +6,7 @@ constant time; nothing here can be printed back into a key.
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from topics.errors import ConfigError, Forbidden, Unauthorized
 
@@ -53,6 +53,12 @@ class Caller:
     def check_name(self, name: str) -> None:
         if not self.sees(name):
             raise Forbidden("this key may not use this name: its prefixes do not cover it")
+
+    def check_config(self, config: Mapping[str, object]) -> None:
+        """Check the name that a topic's config holds; what is no name is refused elsewhere."""
+        dead_letter = config.get("dead_letter")
+        if isinstance(dead_letter, str):
+            self.check_name(dead_letter)
 
 
 class Keyring:

@@ -21,9 +21,7 @@ async def put_router(app: "App", exchange: Exchange) -> None:
         if isinstance(fields.get(side), str):
             exchange.caller.check_name(fields[side])
     engine = app.engine
-    for state in engine.routers():
-        if state.router == name:
-            _check_ends(exchange, state)
+    _check_existing(app, exchange)
     definition, created = await app.ready_log.run(lambda: engine.put_router(name, fields))
     shown = {"router": name, **definition.as_dict(), "created": created}
     exchange.reply_json(shown, status=201 if created else 200)
@@ -38,9 +36,7 @@ async def get_router(app: "App", exchange: Exchange) -> None:
 
 async def delete_router(app: "App", exchange: Exchange) -> None:
     name, engine = exchange.name, app.engine
-    for state in engine.routers():
-        if state.router == name:
-            _check_ends(exchange, state)
+    _check_existing(app, exchange)
     deleted = await app.ready_log.run(lambda: engine.delete_router(name))
     exchange.reply_json({"router": name, "deleted": deleted})
 
@@ -74,6 +70,13 @@ def _is_wanted(state: RouterState, parameters: dict[str, str]) -> bool:
 def _may_see(exchange: Exchange, state: RouterState) -> bool:
     sees = exchange.caller.sees
     return sees(state.router) and sees(state.definition.source) and sees(state.definition.dest)
+
+
+def _check_existing(app: "App", exchange: Exchange) -> None:
+    """Refuse to touch a router between topics that the key may not use."""
+    for state in app.engine.routers():
+        if state.router == exchange.name:
+            _check_ends(exchange, state)
 
 
 def _check_ends(exchange: Exchange, state: RouterState) -> None:

@@ -21,9 +21,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
 async def put_topic(app: "App", exchange: Exchange) -> None:
     changes = exchange.decode(_DECODE)
-    dead_letter = changes.get("dead_letter")
-    if isinstance(dead_letter, str):
-        exchange.caller.check_name(dead_letter)
+    exchange.caller.check_config(changes)
     created = await app.ready_log.put_topic(exchange.name, changes)
     config = app.engine.topic(exchange.name).config
     exchange.reply_json(

@@ -132,9 +132,7 @@ class WebSocketOps:
             raise RequestError("publish needs a topic")
         self._caller.check_scopes(_WRITE if op.config is None else _PUBLISH_CONFIG)
         self._caller.check_name(op.topic)
-        dead_letter = (op.config or {}).get("dead_letter")
-        if isinstance(dead_letter, str):
-            self._caller.check_name(dead_letter)
+        self._caller.check_config(op.config or {})
         write = read_write(raw, self._app.config)
         topic = self._app.engine.find_topic(op.topic)
         if topic is None:
