@@ -6,6 +6,7 @@ are not known when the removal is queued: they are worked out here, and told in 
 Keeps: the log is told what will be so; nothing of the topic changes before its time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -18,15 +19,15 @@ from topics.storage.wal.frame import EvictWatermark, encode_control
 from topics.storage.wal.group_commit import Commitment, Ticket
 
 
-class Change(Commitment):
+class Change(Commitment, ABC):
     """A ticket that adds or removes records of one topic."""
 
     __slots__ = ("topic",)
     topic: Topic
 
+    @abstractmethod
     def foresee(self, forecast: "Forecast") -> None:
         """Do to the forecast what publishing will do to the topic."""
-        raise NotImplementedError
 
 
 class _Stretch(NamedTuple):
