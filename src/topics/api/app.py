@@ -78,6 +78,8 @@ class App:
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self.slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
+        # A remembered head must not keep a key in memory: where there are keys, a digest names it.
+        self._head_name: Callable[[bytes], bytes] = bytes if keyring.is_open else _digest
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
         self._unread.keep_alive = False
@@ -124,12 +126,12 @@ class App:
     def read_head(self, raw: bytes | bytearray) -> Head:
         """Read a head and decide what it alone decides; a repeated one is remembered."""
         raw = bytes(raw)
-        head = self.remembered_head(raw)
-        if head is not None:
-            return head
+        name = self._head_name(raw)
+        remembered = self._heads.get(name)
+        if remembered is not None:
+            return remembered
         head = read_head(raw)
         self.prepare(head)
-        name = raw if self.keyring.is_open else hashlib.sha256(raw).digest()
         if len(raw) <= REMEMBERED_HEAD_BYTES and _may_be_remembered(head):
             if len(self._heads) >= REMEMBERED_HEADS:
                 self._heads.clear()
@@ -137,8 +139,7 @@ class App:
         return head
 
     def remembered_head(self, raw: bytes) -> Head | None:
-        # A remembered head must not keep a key in memory: only its digest is the name.
-        return self._heads.get(raw if self.keyring.is_open else hashlib.sha256(raw).digest())
+        return self._heads.get(self._head_name(raw))
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -278,6 +279,10 @@ class App:
             self._live.stop_streams()
         for connection in list(self.connections):
             connection.abort()
+
+
+def _digest(raw: bytes) -> bytes:
+    return hashlib.sha256(raw).digest()
 
 
 def _may_be_remembered(head: Head) -> bool:

@@ -52,9 +52,8 @@ def _chunk(data: bytes) -> bytes:
 class Http1Stream:
     """A chunked answer that goes on until somebody ends it."""
 
-    def __init__(self, connection: "Http1Connection", exchange: Exchange, *, chunked: bool) -> None:
+    def __init__(self, connection: "Http1Connection", *, chunked: bool) -> None:
         self._connection = connection
-        self._exchange = exchange
         self._chunked = chunked
         self._transport: asyncio.Transport | None = None
         """The way out between the start and the end of this answer."""
@@ -346,8 +345,6 @@ class Http1Connection(asyncio.Protocol):
         self.received_bytes = len(self._buffer)
         if head.chunked:
             self._chunks = ChunkedBody(self._app.config.max_body_bytes)
-        elif head.content_length > self._app.config.max_body_bytes:
-            raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
         if head.refusal is not None:
             raise head.refusal  # how long its body is, or whether it comes, is unknown
         if head.expects_continue and not self._waiting:
@@ -468,7 +465,7 @@ class Http1Connection(asyncio.Protocol):
             headers,
             self._app.date_line,
         )
-        stream = Http1Stream(self, exchange, chunked=chunked)
+        stream = Http1Stream(self, chunked=chunked)
         if self._transport is None:
             stream.lost()
             return stream
