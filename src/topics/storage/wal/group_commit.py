@@ -190,7 +190,7 @@ class GroupCommit:
         batch, self._pending = self._pending, []
         size, self._pending_bytes = self._pending_bytes, 0
         # Only whoever answers others tells them how long the write took.
-        started_s = 0.0 if batch[0].waiter is None else self._clock.monotonic_s()
+        started_s = 0.0 if batch[-1].waiter is None else self._clock.monotonic_s()
         try:
             if size:
                 self.log.write(
