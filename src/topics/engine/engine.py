@@ -217,6 +217,10 @@ class Engine:
     def topic(self, name: str) -> Topic:
         return self.registry.get(name)
 
+    def partitions_of(self, name: str) -> tuple[Topic, ...]:
+        """Return the partitions of a topic in order; a plain topic is its own only one."""
+        return self.registry.partitions_of(name)
+
     def topics(self) -> list[Topic]:
         return self.registry.all()
 

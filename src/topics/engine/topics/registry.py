@@ -60,6 +60,10 @@ class Registry:
             raise TopicNotFound(name)
         return topic
 
+    def partitions_of(self, name: str) -> tuple[Topic, ...]:
+        """Return the partitions of a topic in order; a plain topic is its own only one."""
+        return (self.get(name),)
+
     def all(self) -> list[Topic]:
         """Return the topics by name; takes no lock, which a create holds while it syncs."""
         return sorted(self._by_name.values(), key=lambda topic: topic.name)
