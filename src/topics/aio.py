@@ -505,6 +505,10 @@ class AsyncLog:
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
 
+    async def run_aside(self, call: Callable[[], T]) -> T:
+        """Run a long call on the pool of the cold tier."""
+        return await self._loop.run_in_executor(self._cold, call)
+
     async def run(self, call: Callable[[], T]) -> T:
         """Run a rare call that syncs on a thread of its own."""
         return await self._loop.run_in_executor(self._pool, call)

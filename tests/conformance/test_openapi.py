@@ -27,6 +27,9 @@ PATHS = {
     "/v0/topics/{topic}/segments",
     "/v0/topics/{topic}/range",
     "/v0/pins/{pin}",
+    "/v0/uploads",
+    "/v0/uploads/{upload}",
+    "/v0/uploads/{upload}/attach",
     "/v0/routers",
     "/v0/routers/{router}",
     "/v0/watch",
@@ -63,9 +66,10 @@ def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:
     """Tell of what is refused and no schema can say: equal names, lists of unequal length."""
     body = case.body if isinstance(case.body, dict) else {}
     lists = [found for name in ("seqs", "lease_ids") if isinstance(found := body.get(name), list)]
-    own = (case.path_parameters or {}).get("topic")
+    own = (case.path_parameters or {}).get("topic", body.get("topic"))
     same_ends = "source" in body and body["source"] == body.get("dest")
-    own_letters = own is not None and body.get("dead_letter") == own
+    config = body["config"] if isinstance(body.get("config"), dict) else body
+    own_letters = own is not None and config.get("dead_letter") == own
     return same_ends or own_letters or len({len(found) for found in lists}) > 1
 
 

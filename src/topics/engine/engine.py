@@ -32,6 +32,7 @@ from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
+from topics.engine.uploads import Uploads
 from topics.errors import (
     Closed,
     LimitReached,
@@ -60,6 +61,7 @@ from topics.model.queues import (
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.segments import Manifest
 from topics.model.topics import TopicState
+from topics.model.uploads import BuiltSegment, UploadState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.store import SegmentStore
@@ -138,6 +140,7 @@ class Engine:
             shard.commit.log.check_writable()
         for topic_id in found.orphan_ids:
             self.stores.remove_topic(topic_id)
+        self.uploads = Uploads(self.registry, self.stores, self.config, clock=self.clock)
         if set(found.snapshot_places) != {shard.directory for shard in self.shards}:
             self.snapshot()
             if found.snapshot_places:
@@ -327,6 +330,27 @@ class Engine:
             return read_manifest(
                 topic, stores=self.stores, pins=self.pins, owner=owner, pin_ms=pin_ms
             )
+
+    # Segments that others build.
+
+    def begin_upload(
+        self, name: str, changes: Mapping[str, Any], *, owner: str = ""
+    ) -> UploadState:
+        """Make a directory for the segments of a new topic."""
+        self._check_open()
+        return self.uploads.begin(name, changes, owner=owner)
+
+    def attach(
+        self, upload: str, segments: Sequence[BuiltSegment], *, owner: str = ""
+    ) -> TopicState:
+        """Let the topic of an upload begin, with all its segments or not at all."""
+        self._check_open()
+        return self.topic_state(self.uploads.attach(upload, segments, owner=owner).name)
+
+    def abandon_upload(self, upload: str, *, owner: str = "") -> None:
+        """Remove an upload and its files."""
+        self._check_open()
+        self.uploads.abandon(upload, owner=owner)
 
     # Routers.
 
@@ -609,6 +633,7 @@ class Engine:
     def sweep(self) -> None:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
         self.pins.sweep()
+        self.uploads.sweep()
         now_ms = self.clock.now_ms()
         for shard, topic in self.registry.each():
             with shard.lock:
