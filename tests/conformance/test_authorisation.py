@@ -66,6 +66,7 @@ ROUTES = [
     Route("GET", "topics/{a}/range", {"read"}),
     Route("POST", "pins/none", {"read"}, '{"pin_ms":1}', 0),
     Route("DELETE", "pins/none", {"read"}, None, 0),
+    Route("POST", "topics/{a}/compact", {"admin"}, "{}"),
     Route("POST", "uploads", {"admin", "write"}, '{"topic":"{a}"}'),
     Route("POST", "uploads/none/attach", {"admin", "write"}, '{"segments":[]}', 0),
     Route("DELETE", "uploads/none", {"admin", "write"}, None, 0),

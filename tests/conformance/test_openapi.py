@@ -26,6 +26,7 @@ PATHS = {
     "/v0/topics/{topic}/work",
     "/v0/topics/{topic}/segments",
     "/v0/topics/{topic}/range",
+    "/v0/topics/{topic}/compact",
     "/v0/pins/{pin}",
     "/v0/uploads",
     "/v0/uploads/{upload}",

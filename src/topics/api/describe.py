@@ -17,6 +17,7 @@ from topics.limits import (
     TOPIC_NAME_PATTERN,
 )
 from topics.model.append import AppendBody, AppendReply
+from topics.model.compact import CompactBody, CompactReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
 from topics.model.frames import MEDIA_TYPE as FRAMES
@@ -184,6 +185,12 @@ DESCRIPTIONS: Mapping[str, Description] = {
         summary="Read a range as raw frames",
         media=(FRAMES,),
         query=("from_seq", "to_seq", "max_bytes", "epoch"),
+        refusals=(409,),
+    ),
+    "POST /v0/topics/:topic/compact": Description(
+        summary="Rewrite cold segments with dead records",
+        takes=CompactBody,
+        gives=CompactReply,
         refusals=(409,),
     ),
     "POST /v0/pins/:pin": Description(

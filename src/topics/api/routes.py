@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from topics.api import (
     append,
+    compact,
     delete,
     diff,
     docs_page,
@@ -80,6 +81,7 @@ ROUTES = (
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ),
     Route("GET", "/v0/topics/:topic/range", frames.read, READ),
+    Route("POST", "/v0/topics/:topic/compact", compact.compact, ADMIN, "waits"),
     Route("POST", "/v0/pins/:pin", segments.renew_pin, READ),
     Route("DELETE", "/v0/pins/:pin", segments.release_pin, READ),
     Route("POST", "/v0/uploads", uploads.begin, ADMIN | WRITE),

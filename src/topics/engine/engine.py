@@ -15,6 +15,7 @@ from topics.config import ServerConfig, wal_shard_count
 from topics.engine import maintenance
 from topics.engine.append import Append, Repeat, close_reservation, submit_append
 from topics.engine.checkpoint import checkpoint_shard
+from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
 from topics.engine.frames import FramesRequest, read_frames
@@ -44,6 +45,7 @@ from topics.errors import (
     TopicRecreated,
 )
 from topics.model.append import Appended
+from topics.model.compact import COMPACT_SEGMENTS, Compacted
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.frames import RangePage
@@ -330,6 +332,22 @@ class Engine:
             return read_manifest(
                 topic, stores=self.stores, pins=self.pins, owner=owner, pin_ms=pin_ms
             )
+
+    def compact(
+        self, topic: Topic, *, min_dead_ratio: float, max_segments: int = COMPACT_SEGMENTS
+    ) -> Compacted:
+        """Rewrite cold segments with dead records, some at a time; tell how many are left."""
+        self._check_open()
+        self.pins.sweep()
+        with self._cold_lock:
+            compaction = Compaction(
+                self.shard_of(topic),
+                topic,
+                stores=self.stores,
+                config=self.config,
+                work_lock=self._work_lock,
+            )
+            return compaction.run(min_dead_ratio=min_dead_ratio, max_segments=max_segments)
 
     # Segments that others build.
 
