@@ -10,10 +10,11 @@ reader; at most one tombstone, and it comes before the records.
 
 from msgspec import Struct
 
+from topics.engine.seek import read_again
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Run, Topic
-from topics.errors import CorruptData, FileMissing, RequestError
+from topics.errors import CorruptData, RequestError
 from topics.kernel import IDX_ENTRY_BYTES, MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.diff import Page, Tombstone
@@ -22,7 +23,6 @@ from topics.storage.segments.segment import Segment
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
 """One read examines no more, however little of it passes the filters."""
-TRIES = 4
 
 
 class DiffRequest(Struct, frozen=True, kw_only=True):
@@ -45,15 +45,7 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
 
 def read_diff(topic: Topic, request: DiffRequest) -> Page:
     """Read what comes after a cursor."""
-    for attempt in range(TRIES):
-        runs = topic.runs
-        try:
-            return _Reading(topic, request).page()
-        except (CorruptData, FileMissing):
-            # Files may have been swapped under this read; real damage is still there the next time.
-            if attempt == TRIES - 1 or (attempt > 0 and runs is topic.runs):
-                raise
-    raise AssertionError("the last try returns or raises")
+    return read_again(topic, lambda: _Reading(topic, request).page())
 
 
 def touches_cold(topic: Topic, from_seq: int) -> bool:

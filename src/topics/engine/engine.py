@@ -24,6 +24,7 @@ from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.table import Routers
+from topics.engine.seek import seq_at
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
@@ -405,6 +406,12 @@ class Engine:
                 self.registry.expire(topic)
         topic.last_read_ts = now_ms
         return read_diff(topic, request)
+
+    def seq_at(self, topic: Topic, ts: int) -> int:
+        """Return the first seq whose `$ts` is at or after `ts`, head + 1 where there is none."""
+        if topic.link is not None:
+            self._forward_for_reader(topic)
+        return seq_at(topic, ts)
 
     def submit_delete(
         self,
