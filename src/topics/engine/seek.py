@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import TypeVar
 
+from topics.engine.shard import Shard
 from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, FileMissing
 from topics.kernel import bisect_ts
@@ -49,6 +50,23 @@ def _seq_at(topic: Topic, ts: int) -> int:
         return first
     lost = [hole.first_seq for hole in holes if hole.announced and hole.last_seq >= first]
     return min([known, *(max(first, seq) for seq in lost)])
+
+
+def is_settled(topic: Topic, head_seq: int, *, shard_of: Callable[[Topic], Shard]) -> bool:
+    """Tell whether nothing that has its `$ts` already can still come after `head_seq`.
+
+    A write gets its `$ts` when it is queued, a copy that of its source: both may be on their way.
+    """
+    chain = [topic]
+    while chain[-1].link is not None and chain[-1].link.source not in chain:
+        chain.append(chain[-1].link.source)
+    for each in reversed(chain):  # from the far end: what has left one topic is met in the next
+        if each.link is not None and each.link.is_due:
+            return False
+        with shard_of(each).lock:
+            if each.inflight_records:
+                return False
+    return topic.head_seq == head_seq
 
 
 def find_ts(topic: Topic, ts: int) -> tuple[int, int | None]:

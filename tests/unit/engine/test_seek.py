@@ -5,6 +5,8 @@ from tests.unit.engine.place import Place
 
 from topics.engine import seek
 from topics.engine.topics.floors import Hole
+from topics.engine.topics.topic import Run
+from topics.kernel import bisect_ts
 from topics.storage.disk import paths
 
 START_MS = 1_700_000_000_000
@@ -117,7 +119,6 @@ def test_one_index_is_searched_however_many_segments_there_are(
     place.log.engine.checkpoint()
     assert len(place.log.engine.topic("a").runs) >= count // 4
     searched: list[int] = []
-    bisect_ts = seek.bisect_ts
 
     def counting(idx: bytes, start: int, stop: int, ts: int) -> int:
         searched.append(stop - start)
@@ -126,7 +127,7 @@ def test_one_index_is_searched_however_many_segments_there_are(
     looked: list[int] = []
     first_ts = seek._first_ts
 
-    def looking(runs: list[seek.Run], at: int, stop: int) -> int:
+    def looking(runs: list[Run], at: int, stop: int) -> int:
         looked.append(at)
         return first_ts(runs, at, stop)
 
