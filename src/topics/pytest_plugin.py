@@ -11,7 +11,7 @@ Reference: docs/reference/pytest.md.
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path  # noqa: TID251 - what pytest gives a test
 from typing import TYPE_CHECKING
 
 import pytest
