@@ -1,8 +1,14 @@
 """The fixtures that a user's tests get, used as a user would: by a pytest of their own."""
 
-import pytest
+from importlib.metadata import entry_points
 
+import pytest
 from tests.unit.testing.plugin_runs import run_inner
+
+
+def test_pytest_finds_the_plugin_by_itself() -> None:
+    (found,) = entry_points(group="pytest11", name="topics")
+    assert found.value == "topics.pytest_plugin"
 
 
 def test_a_server_is_there_for_a_test_and_gone_after_it(pytester: pytest.Pytester) -> None:
@@ -15,7 +21,8 @@ def test_a_server_is_there_for_a_test_and_gone_after_it(pytester: pytest.Pyteste
 
         def test_it_answers(topics_server):
             seen.append(topics_server)
-            assert b'"status":"ok"' in urllib.request.urlopen(topics_server.url + "/v0/health").read()
+            said = urllib.request.urlopen(topics_server.url + "/v0/health").read()
+            assert b'"status":"ok"' in said
 
         def test_it_is_gone():
             try:
