@@ -45,7 +45,7 @@ def filled(api: Api, count: int, wanted: int) -> tuple[str, Reply]:
         manifest = ok(api.get(f"topics/{topic}/segments"))
         if sum(segment["records"] for segment in manifest["segments"]) >= wanted:
             return topic, manifest
-    raise AssertionError(manifest)
+    raise AssertionError(f"{topic} is not in segments")
 
 
 def path_of(uri: str) -> Path:

@@ -27,6 +27,7 @@ from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.table import Routers
+from topics.engine.seek import is_settled, seq_at
 from topics.engine.segments import read_manifest
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
@@ -462,8 +463,13 @@ class Engine:
 
     def read(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what is there: for whoever is woken by what routers bring, and must not wait."""
-        self._settle_for_reader(topic)
-        return read_diff(topic, request)
+        now_ms = self._settle_for_reader(topic)
+        page = read_diff(topic, request)
+        if request.until_ts and now_ms >= request.until_ts and page.caught_up:
+            page.until_reached = page.until_reached or is_settled(
+                topic, page.head_seq, shard_of=self.shard_of
+            )
+        return page
 
     def read_frames(self, topic: Topic, request: FramesRequest) -> RangePage:
         """Read a range as raw frames, with the floors and gaps that a diff would tell."""
@@ -473,12 +479,20 @@ class Engine:
         self._settle_for_reader(topic)
         return read_frames(topic, request, lock=self.shard_of(topic).lock)
 
-    def _settle_for_reader(self, topic: Topic) -> None:
+    def _settle_for_reader(self, topic: Topic) -> int:
+        """Expire what is too old and note the read; return its time."""
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
             with self.shard_of(topic).lock:
                 self.registry.expire(topic)
         topic.last_read_ts = now_ms
+        return now_ms
+
+    def seq_at(self, topic: Topic, ts: int) -> int:
+        """Return the first seq whose `$ts` is at or after `ts`, head + 1 where there is none."""
+        if topic.link is not None:
+            self._forward_for_reader(topic)
+        return seq_at(topic, ts)
 
     def submit_delete(
         self,

@@ -29,7 +29,7 @@ def place() -> Place:
     return Place()
 
 
-def begin(place: Place, name: str = "loaded", **config: object) -> UploadState:
+def begin(place: Place, name: str = "loaded", /, **config: object) -> UploadState:
     return place.log.engine.begin_upload(name, config)
 
 
