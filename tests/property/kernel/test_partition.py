@@ -47,8 +47,8 @@ def decode(batch: Batch) -> list[tuple[str | None, Any, Any]]:
         payload = frame[38 + node_len + tag_len :][:data_len]
         meta = None
         if flags & 16:
-            (size,) = struct.unpack_from("<I", payload)
-            meta, payload = json.loads(payload[4 + size :]), payload[4 : 4 + size]
+            (length,) = struct.unpack_from("<I", payload)
+            meta, payload = json.loads(payload[4 + length :]), payload[4 : 4 + length]
         found.append((tag if flags & 1 else None, json.loads(payload), meta))
     return found
 
