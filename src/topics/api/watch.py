@@ -10,6 +10,7 @@ from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
 from topics.engine.diff import DiffRequest
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
@@ -72,7 +73,7 @@ def build_watcher(
     for name in starts:
         _check_name(caller, name)
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = _new_watcher(app, patterns, options, frame_format=frame_format)
+    watcher = _new_watcher(app, starts, options, frame_format=frame_format)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -86,8 +87,7 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
     """Make a watcher that stands where it stood; every name is checked again."""
     for name in body.topics:
         _check_name(caller, name)
-    patterns = [name for name in body.topics if name.endswith(WILDCARD)]
-    watcher = _new_watcher(app, patterns, body, frame_format=SSE)
+    watcher = _new_watcher(app, body.topics, body, frame_format=SSE)
     for kept in saved.places:
         place = Place(
             kept.name,
@@ -102,7 +102,7 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
 
 
 def _new_watcher(
-    app: "App", patterns: Iterable[str], options: WatchOptions, *, frame_format: Format
+    app: "App", names: Iterable[str], options: WatchOptions, *, frame_format: Format
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -110,7 +110,8 @@ def _new_watcher(
         frame_format=frame_format,
         buffer_bytes=app.config.stream_buffer_bytes,
         max_places=app.config.max_watch_topics,
-        patterns=tuple(pattern[:-1] for pattern in patterns),
+        patterns=tuple(name[:-1] for name in names if name.endswith(WILDCARD)),
+        names=[name for name in names if not name.endswith(WILDCARD)],
     )
 
 
@@ -150,11 +151,24 @@ def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart])
 def _add_named(
     app: "App", watcher: Watcher, name: str, start: WatchStart, *, lenient: bool
 ) -> None:
-    topic = app.engine.find_topic(name)
+    topic, parent = app.engine.find_topic(name), app.engine.find_partitioned(name)
     if topic is not None:
         watcher.add(topic, _start_seq(topic, start))
+    elif parent is not None:
+        _add_partitions(watcher, parent, start)
     elif not lenient:
         raise TopicNotFound(name)
+
+
+def _add_partitions(watcher: Watcher, parent: Partitioned, start: WatchStart) -> None:
+    if start.from_seq and not start.tail:
+        raise RequestError(
+            f"topic {parent.name!r} has partitions and no seqs of its own: start at 0 or at the "
+            "tail, or name the partitions"
+        )
+    for topic in parent.partitions:
+        if topic.name not in watcher.places:
+            watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 
 def _start_seq(topic: Topic, start: WatchStart) -> int:

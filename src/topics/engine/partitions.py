@@ -96,7 +96,7 @@ class Spread:
 
     @property
     def deduped(self) -> bool:
-        return all([part.deduped for part in self.parts])
+        return all(part.deduped for part in self.parts)
 
     @property
     def count(self) -> int:
