@@ -46,7 +46,12 @@ def built(kind: type[TopicsError]) -> TopicsError:
         return kind("what happened")
     values: dict[str, object] = {}
     for name, parameter in inspect.signature(kind).parameters.items():
-        some = {int: 7, float: 0.5, tuple[str, ...]: ("GET", "PUT")}
+        some = {
+            int: 7,
+            float: 0.5,
+            tuple[str, ...]: ("GET", "PUT"),
+            TopicsError: TopicsError("why"),
+        }
         values[name] = some.get(parameter.annotation, f"some {name}")
     positional = [
         values.pop(name)

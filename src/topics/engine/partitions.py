@@ -35,7 +35,9 @@ Submit: TypeAlias = Callable[..., tuple[Shard, Append | Repeat]]
 class Part:
     """What one partition gets of a write, and what became of it."""
 
-    __slots__ = ("batch", "count", "deduped", "error", "first_seq", "shard", "spread", "ticket", "topic")  # fmt: skip
+    __slots__ = (
+        "batch", "count", "deduped", "error", "first_seq", "shard", "spread", "ticket", "topic",
+    )  # fmt: skip
 
     def __init__(self, spread: "Spread", topic: Topic, shard: Shard, batch: Batch) -> None:
         self.spread = spread
@@ -114,8 +116,8 @@ class Spread:
             raise cause
         raise PartlyWritten(
             cause,
-            placements=[msgspec.structs.asdict(placement) for placement in written],
-            failed=[part.topic.partition for part in failed],
+            [msgspec.structs.asdict(placement) for placement in written],
+            [part.topic.partition for part in failed],
         ) from cause
 
     def pairs(self) -> list[tuple[int, int]]:
