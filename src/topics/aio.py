@@ -20,7 +20,7 @@ from topics.embedded import Log, configure
 from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
-from topics.engine.partitions import Part, Spread, submit_parts
+from topics.engine.partitions import Part, Spread
 from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.partitioned import Partitioned
@@ -546,7 +546,7 @@ class AsyncLog:
                 waiter.gather(part.topic, part.batch, part, _settle_parts)
                 continue
             waiter.submit_gathered()  # asked for before this write
-            submit_parts([part], self.log.engine.submit_append, waiter_of=self.waiter_of)
+            self.log.engine.submit_parts([part], waiter_of=self.waiter_of)
             if part.ticket is None or part.error is not None:
                 spread.finish_one()
             else:
