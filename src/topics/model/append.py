@@ -98,13 +98,23 @@ class AppendBody(Struct, frozen=True, kw_only=True):
 
 
 class AppendReply(Struct, frozen=True, kw_only=True):
-    """The body of the answer: the seqs are spelled out unless `return_seqs=false`."""
+    """The body of the answer: the seqs are spelled out unless `return_seqs=false`.
+
+    That of a partitioned topic has `placements`, and no seqs of the topic itself.
+    """
 
     topic: str
-    first_seq: int
-    last_seq: int
-    seqs: list[int] | UnsetType = UNSET
-    head_seq: int
+    first_seq: int | UnsetType = UNSET
+    last_seq: int | UnsetType = UNSET
+    placements: list[Placement] | UnsetType = UNSET
+    seqs: (
+        Annotated[
+            list[int | tuple[int, int]],
+            Meta(description="of a partitioned topic pairs of partition and seq"),
+        ]
+        | UnsetType
+    ) = UNSET
+    head_seq: int | UnsetType = UNSET
     count: int
     created: bool
     deduped: bool
