@@ -1,6 +1,6 @@
 """`/v0/watch`: make a watch, then stream it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +10,7 @@ from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
 from topics.engine.diff import DiffRequest
+from topics.engine.seek import seq_at
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
@@ -97,12 +98,12 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
             by_pattern=kept.by_pattern,
         )
         place.life, place.first_life = kept.life, kept.first_life
-        watcher.places[kept.name] = place
+        watcher.put(place)
     return watcher
 
 
 def _new_watcher(
-    app: "App", names: Iterable[str], options: WatchOptions, *, frame_format: Format
+    app: "App", starts: Mapping[str, WatchStart], options: WatchOptions, *, frame_format: Format
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -110,8 +111,9 @@ def _new_watcher(
         frame_format=frame_format,
         buffer_bytes=app.config.stream_buffer_bytes,
         max_places=app.config.max_watch_topics,
-        patterns=tuple(name[:-1] for name in names if name.endswith(WILDCARD)),
-        names=[name for name in names if not name.endswith(WILDCARD)],
+        patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
+        names=[name for name in starts if not name.endswith(WILDCARD)],
+        windows={name: start.window for name, start in starts.items()},
     )
 
 
@@ -172,7 +174,9 @@ def _add_partitions(watcher: Watcher, parent: Partitioned, start: WatchStart) ->
 
 
 def _start_seq(topic: Topic, start: WatchStart) -> int:
-    return topic.head_seq if start.tail else start.from_seq
+    if start.tail:
+        return topic.head_seq
+    return max(start.from_seq, seq_at(topic, start.from_ts) - 1 if start.from_ts else 0)
 
 
 def _options(app: "App", body: WatchOptions) -> Options:
