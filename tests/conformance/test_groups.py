@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -14,8 +15,9 @@ LONG_MS = 9_000
 
 
 @pytest.fixture(scope="module")
-def api(server: ServerProcess) -> Api:
-    return Api(open_client(server.url, key="all"))
+def api(server: ServerProcess) -> Iterator[Api]:
+    with open_client(server.url, key="all") as client:
+        yield Api(client)
 
 
 def join(api: Api, group: str, member: str, *topics: str, **fields: object) -> Reply:
@@ -166,9 +168,7 @@ def test_a_commit_is_refused_unless_it_is_the_owner_s_own(api: Api) -> None:
     past = commit(api, group, {topic: {0: 3}}, member="m", generation=generation)
     refused(past, 400, "invalid_request")
     both = {topic: {0: 1}, other: {0: 1}}
-    refused(
-        commit(api, group, both, member="m", generation=generation), 409, "generation_mismatch"
-    )
+    refused(commit(api, group, both, member="m", generation=generation), 409, "generation_mismatch")
     refused(commit(api, group, {topic: {0: 1}}), 409, "generation_mismatch")
     refused(commit(api, group, {topic: {0: 1}}, member="m"), 400, "invalid_request")
     assert ok(api.get(f"groups/{group}"))["partitions"][0]["committed"] is None
