@@ -264,6 +264,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(api: Api) -> None
     assert told["generation"] > generation
     assert told["committed"] == {topic: {"0": 0}}
     generation = told["generation"]
+    polled: Reply = {}
     for _ in range(2):  # the first answer is lost: it is told again
         polled = ok(poll(api, group, "m", generation, positions=positions))
         (batch,) = polled["batches"]

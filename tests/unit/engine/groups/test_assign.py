@@ -5,26 +5,26 @@ import pytest
 from topics.engine.groups.assign import Assignment, Partition, assign
 
 
-def spread(target: Assignment) -> dict[str, list[tuple[str, int]]]:
-    shares: dict[str, list[tuple[str, int]]] = {}
+def spread(target: Assignment) -> dict[str, list[Partition]]:
+    shares: dict[str, list[Partition]] = {}
     for partition, member in sorted(target.items()):
-        shares.setdefault(member, []).append(tuple(partition))
+        shares.setdefault(member, []).append(partition)
     return shares
 
 
 def test_range_cuts_each_topic_into_one_piece_a_member() -> None:
     target = assign("range", {"b": ["t"], "a": ["t"]}, {"t": 5}, {})
     assert spread(target) == {
-        "a": [("t", 0), ("t", 1), ("t", 2)],
-        "b": [("t", 3), ("t", 4)],
+        "a": [Partition("t", n) for n in (0, 1, 2)],
+        "b": [Partition("t", n) for n in (3, 4)],
     }
 
 
 def test_round_robin_deals_over_all_topics() -> None:
     target = assign("round_robin", {"a": ["t", "u"], "b": ["t", "u"]}, {"t": 3, "u": 1}, {})
     assert spread(target) == {
-        "a": [("t", 0), ("t", 2)],
-        "b": [("t", 1), ("u", 0)],
+        "a": [Partition("t", 0), Partition("t", 2)],
+        "b": [Partition("t", 1), Partition("u", 0)],
     }
 
 
