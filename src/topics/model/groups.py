@@ -15,6 +15,7 @@ from topics.limits import (
     MAX_GROUP_TOPICS,
     MAX_SESSION_MS,
     MIN_SESSION_MS,
+    TOPIC_NAME_PATTERN,
 )
 from topics.model.diff import Page, Record, Seq, ShownRecord, Tombstone, check_seq
 from topics.model.performance import Performance
@@ -29,8 +30,12 @@ Assigned = dict[str, list[int]]
 """Topic → partitions, ascending."""
 Positions = dict[str, dict[int, int]]
 """Topic → partition → position."""
-WirePositions = Mapping[TopicName, Mapping[PartitionNumber, Seq]]
-WirePartitions = Mapping[TopicName, Sequence[PartitionNumber]]
+_BY_TOPIC = Meta(extra_json_schema={"propertyNames": {"pattern": TOPIC_NAME_PATTERN}})
+_BY_NUMBER = Meta(extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}})
+WirePositions = Annotated[
+    Mapping[str, Annotated[Mapping[PartitionNumber, Seq], _BY_NUMBER]], _BY_TOPIC
+]
+WirePartitions = Annotated[Mapping[str, Sequence[PartitionNumber]], _BY_TOPIC]
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True):
@@ -101,7 +106,7 @@ class SeekRequest(Struct, frozen=True, kw_only=True):
     """An operator moves the progress of a group; no topics: all that it has progress in."""
 
     to: Literal["earliest", "latest"] | SeekPoint
-    topics: Mapping[TopicName, Sequence[PartitionNumber] | None] | None = None
+    topics: Annotated[Mapping[str, Sequence[PartitionNumber] | None], _BY_TOPIC] | None = None
     dry_run: bool = False
 
 
