@@ -17,7 +17,16 @@ from topics.limits import (
     MIN_SESSION_MS,
     TOPIC_NAME_PATTERN,
 )
-from topics.model.diff import Page, Record, Seq, ShownRecord, Tombstone, check_seq
+from topics.model.diff import (
+    Page,
+    Record,
+    Seq,
+    ShownRecord,
+    Tombstone,
+    Ts,
+    check_seq,
+    check_window,
+)
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicName
 
@@ -82,12 +91,14 @@ class PollRequest(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, description="0: the default; above the maximum: clamped")] = 0
     wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
     positions: WirePositions | None = None
+    from_ts: Ts = 0
     include_tags: bool = False
     include_meta: bool = True
     max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
 
     def __post_init__(self) -> None:
         _check_positions("positions", self.positions or {})
+        check_window(self.from_ts, 0)
 
 
 class SeekPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
