@@ -236,7 +236,7 @@ def test_a_poll_may_begin_at_a_time(api: Api) -> None:
     ts = api.diff(topic)["records"][0]["$ts"]
     generation = join(api, group, "m", topic)["generation"]
     later = ok(poll(api, group, "m", generation, from_ts=2**52, wait_ms=50))
-    assert [batch["records"] for batch in later["batches"]] == [[]]
+    assert not any(batch["records"] for batch in later["batches"])
     assert later["positions"] == {topic: {"0": 3}}
     again = ok(poll(api, group, "m", generation, from_ts=ts, positions={topic: {"0": 0}}))
     assert [record["$seq"] for record in again["batches"][0]["records"]] == [1, 2, 3]
