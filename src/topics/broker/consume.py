@@ -25,7 +25,9 @@ async def consume(desk: Desk, caller: Caller, args: str) -> str:
     authorize(caller, READ, wanted.topic)
     topic = desk.partition(wanted.topic, wanted.partition)
     if wanted.offset > topic.head_seq:
-        raise RequestError(f"offset {wanted.offset} is beyond the end: the next is {topic.head_seq}")
+        raise RequestError(
+            f"offset {wanted.offset} is beyond the end: the next is {topic.head_seq}"
+        )
     return f"messages={format_messages((await _read(desk, topic.name, wanted.offset)).records)}"
 
 

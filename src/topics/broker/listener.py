@@ -1,7 +1,6 @@
 """The port of the line protocol: bound early, served once the log is open, drained at the end."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 
 from topics.aio import AsyncLog

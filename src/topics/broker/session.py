@@ -7,6 +7,7 @@ it has not read yet. No key is ever written back.
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +31,8 @@ MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
 MAX_TAKEN_A_TURN = 16
 """Then the other connections have their turn."""
+MAX_HELD_BYTES = 64 * 1024
+"""Read behind a request that waits; more stays in the kernel."""
 MAX_STRANGER_LINE_BYTES = 4096
 """Until a key was shown."""
 
@@ -74,6 +77,8 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        # A quiet peer is welcome as long as it is there.
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
         self._transport = None
@@ -85,7 +90,7 @@ class Session(asyncio.Protocol):
         self._on_gone(self)
 
     def data_received(self, data: bytes) -> None:
-        self._since_s = self._desk.clock.monotonic_s()
+        self._note_time()
         self._lines.feed(data)
         self._advance()
 
@@ -97,7 +102,7 @@ class Session(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writing_paused = True
-        self._since_s = self._desk.clock.monotonic_s()
+        self._note_time()
         self._regulate()
 
     def resume_writing(self) -> None:
@@ -118,6 +123,10 @@ class Session(asyncio.Protocol):
         else:
             return False
         return now_s - self._since_s > patience_ms / 1000
+
+    def _note_time(self) -> None:
+        if self._caller is not None:  # a stranger gains no time by talking
+            self._since_s = self._desk.clock.monotonic_s()
 
     def drain(self) -> None:
         """Take no more lines, and close when those taken are answered."""
@@ -142,7 +151,7 @@ class Session(asyncio.Protocol):
         self._advance()
         if self._transport is None or self._answers or self._turn_comes:
             return
-        if self._ending or (self._half_closed and self._held is None):
+        if self._ending or (self._half_closed and not self._writing_paused):
             self._transport.close()
 
     def _advance(self) -> None:
@@ -216,7 +225,7 @@ class Session(asyncio.Protocol):
 
     def _authenticate(self, key: str) -> str:
         keys = self._desk.keys
-        self._caller = keys.anonymous if keys.is_open else keys.identify(key)
+        self._caller = keys.anonymous if keys.is_open else keys.identify(key.strip())
         self._lines.limit_bytes = MAX_LINE_BYTES
         return ""
 
@@ -249,15 +258,16 @@ class Session(asyncio.Protocol):
             ready.append(line)
             self._answers.popleft()
         if ready and self._transport is not None:
-            self._since_s = self._desk.clock.monotonic_s()
+            self._note_time()
             self._transport.write(b"".join(ready))
 
     def _regulate(self) -> None:
-        """Read only while there is somebody to do what is read."""
+        """Read on while little is held, or the line that is held is the next to be taken."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        wanted = self._may_take() and self._held is None and not self._turn_comes
+        is_next = self._may_take() and self._held is None and not self._turn_comes
+        wanted = is_next or self._lines.held_bytes <= MAX_HELD_BYTES
         if wanted and not transport.is_reading():
             transport.resume_reading()
         elif not wanted and transport.is_reading():
