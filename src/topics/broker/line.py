@@ -56,10 +56,11 @@ class TooLong(Struct, frozen=True):
 
 
 class LineBuffer:
-    """Cuts what a connection sends into lines; LF or CRLF ends one."""
+    """Cuts bytes into lines; LF ends one, and where a CR before it is no part of the line, CRLF."""
 
-    def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MAX_LINE_BYTES, *, crlf: bool = True) -> None:
         self.limit_bytes = limit_bytes
+        self._crlf = crlf
         self._bytes = bytearray()
         self._scanned = 0
         """No line break before this place."""
@@ -91,7 +92,7 @@ class LineBuffer:
             self._scanned = len(held)
             return None
         line = held[: end if end >= 0 else None]
-        if line.endswith(b"\r"):
+        if self._crlf and line.endswith(b"\r"):
             del line[-1]
         self._skipping = end < 0
         self._drop(end + 1 if end >= 0 else len(held))
