@@ -26,6 +26,7 @@ MAX_NAME_CHARS: Final = 255
 MIN_SESSION_MS: Final = 1_000  # of a member of a consumer group
 MAX_SESSION_MS: Final = 300_000
 MAX_GROUP_TOPICS: Final = 256  # topics that one member subscribes to
+MAX_GROUP_PARTITIONS: Final = 10_000  # of all topics that a join brings into a group
 
 TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"

@@ -4,6 +4,8 @@ Keeps: what a snapshot says was synced before the snapshot was written; the WAL 
 to the older of the two snapshots that are kept.
 """
 
+from collections.abc import Callable
+
 from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
@@ -13,6 +15,7 @@ from topics.kernel import count_live
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.snapshots.snapshot import (
+    GroupsSnapshot,
     LinkSnapshot,
     RouterSnapshot,
     ShardSnapshot,
@@ -70,10 +73,12 @@ def capture(
     next_topic_id: int,
     hot_disk: Disk,
     clean: bool,
+    save_groups: Callable[[], GroupsSnapshot],
 ) -> Snapshot:
     """Return the state of every topic; each shard is captured at one moment and synced up to it."""
     captured: list[TopicSnapshot] = []
     places: list[ShardSnapshot] = []
+    groups = GroupsSnapshot()
     for shard in shards:
         with shard.lock:
             shard.submit_floors()
@@ -86,11 +91,15 @@ def capture(
                 for topic in topics[shard]
                 if not topic.deleted
             ]
+            if shard is shards[0]:
+                groups = save_groups()
         shard.commit.wake(finished)
         shard.commit.sync_once()
         shard.commit.log.check_writable()
         places.append(ShardSnapshot(shard.directory, *(end if clean else shard.replay_from)))
-    return Snapshot(next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean)
+    return Snapshot(
+        next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean, groups=groups
+    )
 
 
 def volatile_holes(topic: Topic, *, hot_disk: Disk) -> list[Hole]:

@@ -290,7 +290,7 @@ class ListedGroup(Struct, frozen=True, kw_only=True):
     generation: int
     state: Literal["empty", "stable", "moving"]
     members: int
-    lag_total: int
+    topics: list[str]
 
 
 class GroupListReply(Struct, frozen=True, kw_only=True):
