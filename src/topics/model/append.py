@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_META_KEYS
+from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_BYTES, MAX_META_KEYS
+from topics.model.partitions import Placement
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicConfig
 
@@ -22,10 +23,14 @@ class Appended(Struct, frozen=True, kw_only=True):
     head_seq: int
     created: bool = False
     deduped: bool = False
+    placements: tuple[Placement, ...] = ()
+    """Of a write to a partitioned topic, which has no seqs of its own: those above are 0."""
+    placed: tuple[tuple[int, int], ...] = ()
+    """Then, per record in the order of the request: its partition and its seq there."""
 
     @property
     def seqs(self) -> list[int]:
-        return list(range(self.first_seq, self.last_seq + 1)) if self.count else []
+        return list(range(self.first_seq, self.last_seq + 1)) if self.first_seq else []
 
 
 class WriteOptions(Struct, frozen=True, kw_only=True):
@@ -47,6 +52,17 @@ class NewRecord(Struct, frozen=True, kw_only=True):
 
     data: Annotated[Any, Meta(description="any JSON; null is data, too")]
     tag: Annotated[str, Meta(max_length=256)] | None = None
+    key: (
+        Annotated[
+            str,
+            Meta(
+                max_length=MAX_KEY_BYTES,
+                description="of a partitioned topic: says which partition, the tag does without "
+                "one; elsewhere an unknown field",
+            ),
+        ]
+        | None
+    ) = None
     node: Annotated[str, Meta(max_length=128)] | None = None
     meta: Annotated[dict[str, Any], Meta(max_length=MAX_META_KEYS)] | None = None
 
