@@ -5,20 +5,20 @@ looks for it; of a value nothing is cut off but a trailing ` acks=…`.
 """
 
 import re
-from typing import Final
+from typing import Final, get_args
 
 from msgspec import Struct
 
 from topics.errors import RequestError
-from topics.limits import check_topic_name
+from topics.limits import MAX_KEY_BYTES, check_topic_name
 from topics.model.diff import MAX_SEQ
+from topics.model.groups import Assignor
 
 ACKS: Final = ("0", "1", "all")
-MAX_KEY_BYTES: Final = 256
-DEFAULT_ASSIGNOR: Final = "sticky"
 _DIGITS: Final = re.compile("[0-9]{1,20}")
 _ACKS: Final = re.compile(r" acks=([^ ]*)\Z")
 _ASSIGNOR: Final = "assignor="
+_ASSIGNORS: Final[tuple[Assignor, ...]] = get_args(Assignor)
 
 
 class Produce(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Join(Struct, frozen=True):
     group: str
     topic: str
     consumer: str
-    assignor: str
+    assignor: Assignor
 
 
 class Member(Struct, frozen=True):
@@ -99,13 +99,20 @@ def parse_consume(args: str) -> Consume:
 
 def parse_join(args: str) -> Join:
     words = _split(args)
-    assignor = DEFAULT_ASSIGNOR
+    assignor: Assignor = "sticky"
     if len(words) == 4 and words[3].startswith(_ASSIGNOR):
-        assignor = words.pop().removeprefix(_ASSIGNOR)
+        assignor = parse_assignor(words.pop().removeprefix(_ASSIGNOR))
     if len(words) != 3:
         raise RequestError("JOIN takes <group> <topic> <consumer> [assignor=<name>]")
     group, topic, consumer = words
     return Join(group, check_topic_name(topic), consumer, assignor)
+
+
+def parse_assignor(text: str) -> Assignor:
+    for name in _ASSIGNORS:
+        if text == name:
+            return name
+    raise RequestError(f"an assignor is one of {', '.join(_ASSIGNORS)}")
 
 
 def parse_member(args: str, command: str) -> Member:

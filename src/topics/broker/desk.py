@@ -12,7 +12,7 @@ from topics.aio import AsyncLog
 from topics.clock import Clock
 from topics.config import ServerConfig
 from topics.engine.topics.topic import Topic
-from topics.errors import RequestError, TopicsError
+from topics.errors import RequestError, ShardReadOnly, TopicsError
 
 Work = str | asyncio.Future[str] | Coroutine[Any, Any, str]
 """The payload of an answer; one that is on its way beside others; or one to be run alone."""
@@ -63,9 +63,15 @@ class Desk:
         self.waiting_bytes = 0
         """Of writes that wait for room."""
 
+    def partitions(self, topic: str) -> tuple[Topic, ...]:
+        found = self.engine.partitions_of(topic)
+        if not found:
+            raise ShardReadOnly(f"the partitions of topic {topic!r} could not be made: restart")
+        return found
+
     def partition(self, topic: str, number: int) -> Topic:
         """Return one partition of a topic; a plain topic is its own partition 0."""
-        partitions = self.engine.partitions_of(topic)
+        partitions = self.partitions(topic)
         if number >= len(partitions):
             raise RequestError(f"topic {topic!r} has the partitions 0 to {len(partitions) - 1}")
         return partitions[number]

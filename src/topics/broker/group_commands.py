@@ -10,6 +10,7 @@ import asyncio
 from topics.broker.arguments import (
     Commit,
     Member,
+    parse_assignor,
     parse_commit,
     parse_join,
     parse_member,
@@ -76,7 +77,7 @@ async def leave(desk: Desk, caller: Caller, args: str) -> str:
             member=wanted.consumer,
             topics=others,
             session_ms=member.session_ms,
-            assignor=state.assignor,
+            assignor=parse_assignor(state.assignor),
         )
     else:
         await desk.log.leave(wanted.group, member=wanted.consumer)

@@ -11,12 +11,12 @@ from topics.broker.desk import WRITE, Caller, Desk, Work, authorize
 from topics.engine.request import Write, build_write
 from topics.engine.topics.topic import Topic
 from topics.errors import Throttled, TopicNotFound
+from topics.kernel import fnv1a_32
 from topics.model.append import Appended
 from topics.storage.wal.group_commit import Commitment
 
 PATIENCE_S = 2.0
 RETRY_S = 0.005
-_FNV_BASIS, _FNV_PRIME = 2166136261, 16777619
 
 
 def produce(desk: Desk, caller: Caller, args: str) -> Work:
@@ -25,22 +25,20 @@ def produce(desk: Desk, caller: Caller, args: str) -> Work:
     # A stored record's key is its tag.
     write = build_write([{"data": wanted.value, "tag": wanted.key}], desk.config)
     try:
-        partitions = desk.engine.partitions_of(wanted.topic)
+        number, topic = _place(desk, wanted)
     except TopicNotFound:
         return _create_and_submit(desk, wanted, write)
-    number = place_key(wanted.key, len(partitions))
     try:
-        return _submit(desk, partitions[number], number, write)
+        return _submit(desk, topic, number, write)
     except Throttled:
-        return _submit_when_there_is_room(desk, partitions[number], number, write)
+        return _submit_when_there_is_room(desk, topic, number, write)
 
 
-def place_key(key: str, partitions: int) -> int:
-    """Return the partition of a key: FNV-1a, 32 bits, of its UTF-8 bytes."""
-    found = _FNV_BASIS
-    for byte in key.encode():
-        found = ((found ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return found % partitions
+def _place(desk: Desk, wanted: Produce) -> tuple[int, Topic]:
+    """Return the partition of a key."""
+    partitions = desk.partitions(wanted.topic)
+    number = fnv1a_32(wanted.key.encode()) % len(partitions)
+    return number, partitions[number]
 
 
 def _submit(desk: Desk, topic: Topic, number: int, write: Write) -> asyncio.Future[str]:
@@ -72,12 +70,11 @@ async def _create_and_submit(desk: Desk, wanted: Produce, write: Write) -> str:
             desk.log.log.create(wanted.topic, partitions=desk.config.broker_partitions)
 
     await desk.log.run(make)
-    partitions = desk.engine.partitions_of(wanted.topic)
-    number = place_key(wanted.key, len(partitions))
+    number, topic = _place(desk, wanted)
     try:
-        return await _submit(desk, partitions[number], number, write)
+        return await _submit(desk, topic, number, write)
     except Throttled:
-        return await _submit_when_there_is_room(desk, partitions[number], number, write)
+        return await _submit_when_there_is_room(desk, topic, number, write)
 
 
 async def _submit_when_there_is_room(desk: Desk, topic: Topic, number: int, write: Write) -> str:

@@ -80,7 +80,10 @@ def test_the_other_commands_are_words() -> None:
         *((parse_consume, f"orders {n} 0") for n in ("-1", "x", "18446744073709551616")),
         (parse_consume, "a/b 0 0"),
         (parse_consume, "orders\t0\t0"),
-        *((parse_join, args) for args in ("", "g orders", "g orders c d", "g or/ders c")),
+        *(
+            (parse_join, args)
+            for args in ("", "g orders", "g orders c d", "g or/ders c", "g orders c assignor=x")
+        ),
         *((parse_commit, args) for args in ("", "g orders 0", "g orders c 0 5", "g o c 1 0 5 6")),
         *((parse_commit, args) for args in ("g orders 0 -5", "g orders c -1 0 5", "g / 0 0")),
         *((parse_progress, args) for args in ("", "g orders", "g orders -1", "g orders 0 0")),

@@ -12,12 +12,11 @@ import msgspec
 
 from topics.broker.line import LineBuffer, TooLong
 from topics.errors import DiskFailed, RequestError
-from topics.limits import check_topic_name
+from topics.limits import MAX_PARTITIONS, check_topic_name
 from topics.model.diff import MAX_SEQ
 from topics.storage.disk.disk import Disk
 
 OFFSETS: Final = "offsets.json"
-MAX_PARTITIONS: Final = 1024
 MAX_OFFSETS_BYTES: Final = 64 << 20
 _PIECE_BYTES: Final = 256 * 1024
 _OFFSET_BYTES: Final = 21
