@@ -18,6 +18,7 @@ from topics.broker.arguments import (
 )
 from topics.broker.desk import READ, Caller, Desk, authorize
 from topics.errors import GenerationMismatch, GroupNotFound, TopicNotFound
+from topics.limits import check_group_name
 from topics.model.groups import GroupMember, GroupState
 
 SESSION_MS = 10_000
@@ -30,7 +31,7 @@ _NOT_JOINED = "no such member of this group and topic: JOIN"
 async def join(desk: Desk, caller: Caller, args: str) -> str:
     """Come, or come again; a consumer that joins a second topic keeps the first."""
     wanted = parse_join(args)
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     group, consumer = wanted.group, wanted.consumer
     member = await _find_member(desk, group, consumer)
     joined = await desk.log.join(
@@ -46,14 +47,14 @@ async def join(desk: Desk, caller: Caller, args: str) -> str:
 async def sync(desk: Desk, caller: Caller, args: str) -> str:
     """Learn the assignment, from whatever generation on."""
     wanted = parse_member(args, "SYNC")
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     await _member_of(desk, wanted)
     return await _take_up(desk, wanted)
 
 
 async def heartbeat(desk: Desk, caller: Caller, args: str) -> str:
     wanted = parse_member(args, "HEARTBEAT")
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     await _member_of(desk, wanted)
     found = await desk.log.heartbeat(
         wanted.group, member=wanted.consumer, generation=wanted.generation
@@ -66,7 +67,7 @@ async def heartbeat(desk: Desk, caller: Caller, args: str) -> str:
 async def leave(desk: Desk, caller: Caller, args: str) -> str:
     """Go from one topic; a consumer that has joined others stays for them."""
     wanted = parse_member(args, "LEAVE")
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     state, member = await _member_of(desk, wanted)
     if state.generation != wanted.generation:
         raise GenerationMismatch(_mismatch(state.generation), state.generation)
@@ -87,7 +88,7 @@ async def leave(desk: Desk, caller: Caller, args: str) -> str:
 def commit(desk: Desk, caller: Caller, args: str) -> asyncio.Future[str]:
     """Commit beside the commits that come behind it: they share a sync."""
     wanted = parse_commit(args)
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     desk.partition(wanted.topic, wanted.partition)
     return asyncio.get_running_loop().create_task(_commit(desk, wanted))
 
@@ -104,7 +105,7 @@ async def _commit(desk: Desk, wanted: Commit) -> str:
 
 async def offset(desk: Desk, caller: Caller, args: str) -> str:
     wanted = parse_progress(args)
-    authorize(caller, READ, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic)
     try:
         desk.partition(wanted.topic, wanted.partition)
         state = await desk.log.group_state(wanted.group)
@@ -114,6 +115,14 @@ async def offset(desk: Desk, caller: Caller, args: str) -> str:
         if (found.topic, found.partition) == (wanted.topic, wanted.partition):
             return f"offset={found.committed or 0}"
     return "offset=0"
+
+
+def _authorize(desk: Desk, caller: Caller, group: str, topic: str) -> None:
+    """Refuse a key that may not see the group and every topic that it has to do with."""
+    check_group_name(group)
+    authorize(caller, READ, topic)
+    for name in (group, *desk.engine.groups.topics_of(group)):
+        caller.check_name(name)
 
 
 async def _take_up(desk: Desk, wanted: Member) -> str:
