@@ -166,9 +166,7 @@ def test_a_commit_is_refused_unless_it_is_the_owner_s_own(api: Api) -> None:
     past = commit(api, group, {topic: {0: 3}}, member="m", generation=generation)
     refused(past, 400, "invalid_request")
     both = {topic: {0: 1}, other: {0: 1}}
-    refused(
-        commit(api, group, both, member="m", generation=generation), 409, "generation_mismatch"
-    )
+    refused(commit(api, group, both, member="m", generation=generation), 409, "generation_mismatch")
     refused(commit(api, group, {topic: {0: 1}}), 409, "generation_mismatch")
     refused(commit(api, group, {topic: {0: 1}}, member="m"), 400, "invalid_request")
     assert ok(api.get(f"groups/{group}"))["partitions"][0]["committed"] is None

@@ -178,7 +178,7 @@ class Session(asyncio.Protocol):
     def _take_one(self) -> bool:
         request, self._held = self._held or self._next_request(), None
         if isinstance(request, Request):
-            if self._answers and self._answers[-1].command != request.command:
+            if self._must_wait(request):
                 self._held = request
                 return False
             self._begin(request)
@@ -187,6 +187,12 @@ class Session(asyncio.Protocol):
             answer.line = request.format()
             self._answers.append(answer)
         return request is not None
+
+    def _must_wait(self, request: Request) -> bool:
+        """Tell whether something else is still to be answered."""
+        if self._answers and self._answers[-1].command != request.command:
+            self._flush()
+        return bool(self._answers) and self._answers[-1].command != request.command
 
     def _next_request(self) -> Request | Refusal | None:
         line = self._lines.take()
