@@ -6,6 +6,9 @@ error that names where reading can go on.
 """
 
 import asyncio
+import json
+import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -14,10 +17,11 @@ from topics.broker.desk import READ, Caller, Desk, authorize
 from topics.broker.line import encode_value
 from topics.errors import RequestError
 from topics.limits import MIB
-from topics.model.diff import Page, Record
+from topics.model.diff import Page
 
 MAX_REPLY_RECORDS = 1_000
 MAX_REPLY_BYTES = MIB
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 async def consume(desk: Desk, caller: Caller, args: str) -> str:
@@ -28,7 +32,8 @@ async def consume(desk: Desk, caller: Caller, args: str) -> str:
         raise RequestError(
             f"offset {wanted.offset} is beyond the end: the next is {topic.head_seq}"
         )
-    return f"messages={format_messages((await _read(desk, topic.name, wanted.offset)).records)}"
+    page = await _read(desk, topic.name, wanted.offset)
+    return f"messages={format_messages(page)}"
 
 
 async def _read(desk: Desk, topic: str, from_seq: int) -> Page:
@@ -53,12 +58,12 @@ async def _read(desk: Desk, topic: str, from_seq: int) -> Page:
         await asyncio.sleep(0)
 
 
-def format_messages(records: list[Record]) -> str:
+def format_messages(page: Page) -> str:
     """Return `o:v,o:v`, as many as fit a reply, and one at least."""
     found: list[str] = []
     room_bytes = MAX_REPLY_BYTES
-    for record in records[:MAX_REPLY_RECORDS]:
-        message = f"{record.seq - 1}:{encode_value(_text(record))}"
+    for seq, text in _texts(page):
+        message = f"{seq - 1}:{encode_value(text)}"
         room_bytes -= len(message.encode()) + 1
         if room_bytes < 0 and found:
             break
@@ -66,13 +71,23 @@ def format_messages(records: list[Record]) -> str:
     return ",".join(found)
 
 
-def _text(record: Record) -> str:
-    """Return what was produced; data that is no text shows as its JSON."""
+def _texts(page: Page) -> Iterator[tuple[int, str]]:
+    """Yield what was produced; data that is no text shows as its JSON."""
     try:
+        records = page.records
+    except msgspec.DecodeError:
+        yield from _texts_with_halves(page)
+        return
+    for record in records:
         data = record.data
-        if isinstance(data, str):
-            data.encode()
-            return data
-    except (msgspec.DecodeError, UnicodeError):
-        pass  # half a surrogate pair: JSON can say it, UTF-8 cannot
-    return bytes(record.data_json).decode()
+        yield record.seq, data if isinstance(data, str) else bytes(record.data_json).decode()
+
+
+def _texts_with_halves(page: Page) -> Iterator[tuple[int, str]]:
+    """Read what msgspec refuses: JSON can say half a surrogate pair, UTF-8 cannot."""
+    for record in json.loads(b"[%b]" % page.records_json):
+        data = record["data"]
+        if isinstance(data, str) and not _HALF.search(data):
+            yield record["$seq"], data
+        else:
+            yield record["$seq"], json.dumps(data, separators=(",", ":"))
