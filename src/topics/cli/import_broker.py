@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from topics.broker.old.files import Problem
+from topics.broker.old.files import OFFSETS, Problem
 from topics.broker.old.report import ImportReport
 from topics.broker.old.run import import_broker, measure
 from topics.cli import exit_codes
@@ -44,6 +44,8 @@ def run_import_broker(
     if Path(config.data_dir).resolve() == directory.resolve():
         raise ConfigError("DIR is the data directory itself: name the one of the old broker")
     old = LocalDisk(str(directory))
+    if not any(name == OFFSETS or name.endswith(".log") for name in old.list("")):
+        raise ConfigError(f"{directory} holds nothing of the old broker: no <topic>-<n>.log in it")
     log = Log(config) if not dry_run or _is_there(config.data_dir) else None
     try:
         with progress_bar("importing", measure(old)) as meter:

@@ -16,6 +16,7 @@ from topics.embedded import Log
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed, RequestError, TopicNotFound
 from topics.limits import Limits
+from topics.model.topic_config import TopicConfig
 from topics.storage.disk.disk import Disk
 
 PRODUCER: Final = "import-broker"
@@ -43,6 +44,7 @@ class RecordImport:
         self._notebook = notebook
         self._meter = meter
         self._dry_run = notebook.report.dry_run
+        self._made: list[str] = []
         self.ends: dict[tuple[str, int], int] = {}
         """Of each partition that was taken over, the offset behind its last record."""
 
@@ -65,13 +67,24 @@ class RecordImport:
         found = partitions_of(self._log, topic)
         if found and found[0].name == topic:
             raise RequestError(f"topic {topic!r} is there already and has no partitions")
-        written = [partition for partition in found if partition.head_seq]
-        if written and not any(map(_done, written)):
+        if any(part.live_records for part in found) and not any(map(_done, found)):
             raise RequestError(f"topic {topic!r} is there already and was not imported")
         if len(found) < count and not self._dry_run:
-            self._log.create(topic, partitions=count)
+            # Synced batch by batch: a power cut must not leave a gap between two of them.
+            config = {} if found else {"durability": "fsync"}
+            self._log.create(topic, partitions=count, **config)
             found = partitions_of(self._log, topic)
+            if config:
+                self._made.append(topic)
         return found
+
+    def finish(self) -> None:
+        """Make all of it durable, and give the topics that were made the class of any other."""
+        if self._log is None or self._dry_run:
+            return
+        self._log.sync()
+        for topic in self._made:
+            self._log.create(topic, durability=TopicConfig().durability)
 
     def _import_file(self, file: OldFile, partition: Topic | None) -> None:
         result = ImportedFile(file=file.name, topic=file.topic, partition=file.partition)
@@ -86,6 +99,7 @@ class RecordImport:
 
     def _import_lines(self, file: OldFile, partition: Topic | None, result: ImportedFile) -> None:
         done_offset, done_seq = (_done(partition) if partition else None) or (-1, 0)
+        is_closed = partition is not None and self._holds_more(partition, done_seq)
         self.ends[file.topic, file.partition] = done_offset + 1
         batch: list[OldLine] = []
         chars = 0
@@ -93,19 +107,24 @@ class RecordImport:
             if line.offset <= done_offset:
                 result.already_there += 1
                 continue
-            if partition is not None and not batch and partition.head_seq > done_seq:
+            if is_closed:
                 # Behind what others wrote nothing is added: offsets would mean something else.
                 raise RequestError(
                     f"offset {line.offset} and what follows is new, but others have written to "
-                    f"topic {partition.name!r} since: it is not imported"
+                    "this partition since: it is not imported"
                 )
             batch.append(line)
             chars += len(line.value)
             if len(batch) >= self._batch_records or chars >= BATCH_CHARS:
-                done_seq = self._append(file, partition, batch, result)
+                self._append(file, partition, batch, result)
                 batch, chars = [], 0
         if batch:
             self._append(file, partition, batch, result)
+
+    def _holds_more(self, partition: Topic, done_seq: int) -> bool:
+        """Tell whether there are records behind the last one that was imported."""
+        assert self._log is not None
+        return self._log.diff(partition.name, from_seq=done_seq, limit=1).count > 0
 
     @property
     def _batch_records(self) -> int:
@@ -121,21 +140,18 @@ class RecordImport:
 
     def _append(
         self, file: OldFile, partition: Topic | None, batch: list[OldLine], result: ImportedFile
-    ) -> int:
-        """Write one batch; return the last seq it got."""
-        last_seq = 0
+    ) -> None:
         if not self._dry_run:
             assert self._log is not None
             assert partition is not None
-            last_seq = self._log.append(
+            self._log.append(
                 partition.name,
                 [_record(line) for line in batch],
                 producer_id=PRODUCER,
                 producer_seq=batch[-1].offset,
-            ).last_seq
+            )
         self.ends[file.topic, file.partition] = batch[-1].offset + 1
         result.imported += len(batch)
-        return last_seq
 
 
 def partitions_of(log: Log, topic: str) -> tuple[Topic, ...]:

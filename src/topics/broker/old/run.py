@@ -29,8 +29,7 @@ def import_broker(
         topics.setdefault(file.topic, []).append(file)
     for topic, files in topics.items():
         records.import_topic(topic, files)
-    if log is not None and not dry_run:
-        log.sync()  # before a group says that it is behind them
+    records.finish()  # before a group says that it is behind them
     for offset in notebook.sound(read_offsets(old)):
         import_offset(log, offset, records.ends, notebook)
     return notebook.report
