@@ -286,6 +286,20 @@ def test_a_consumer_of_two_topics_leaves_them_one_by_one(client: LineClient) -> 
     assert client.refused("SYNC", f"{group} {two} a {generation}")[0] == "GENERATION_MISMATCH"
 
 
+def test_what_a_consumer_leaves_goes_to_those_who_stay(client: LineClient) -> None:
+    one, two, group = fresh(), fresh(), fresh("g")
+    client.ok("PRODUCE", f"{one} k:v")
+    client.ok("PRODUCE", f"{two} k:v")
+    client.ok("JOIN", f"{group} {one} a")
+    both = client.ok("JOIN", f"{group} {two} a")
+    client.ok("JOIN", f"{group} {two} b")
+    now = client.ok("SYNC", f"{group} {two} a {both.split()[0].partition('=')[2]}")
+    generation = now.split()[0].partition("=")[2]
+    client.ok("LEAVE", f"{group} {two} a {generation}")
+    assert client.ok("SYNC", f"{group} {two} b {generation}").endswith("assigned=[0 1 2]")
+    assert client.ok("SYNC", f"{group} {one} a {generation}").endswith("assigned=[0 1 2]")
+
+
 @pytest.mark.parametrize("assignor", ["range", "round_robin", "sticky"])
 def test_a_join_may_name_the_assignor(client: LineClient, assignor: str) -> None:
     topic, group = fresh(), fresh("g")

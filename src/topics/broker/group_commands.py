@@ -73,13 +73,14 @@ async def leave(desk: Desk, caller: Caller, args: str) -> str:
         raise GenerationMismatch(_mismatch(state.generation), state.generation)
     others = [topic for topic in member.topics if topic != wanted.topic]
     if others:
-        await desk.log.join(
+        joined = await desk.log.join(
             wanted.group,
             member=wanted.consumer,
             topics=others,
             session_ms=member.session_ms,
             assignor=parse_assignor(state.assignor),
         )
+        await _take_up(desk, Member(wanted.group, wanted.topic, wanted.consumer, joined.generation))
     else:
         await desk.log.leave(wanted.group, member=wanted.consumer)
     return "left=true"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from topics.aio import AsyncLog
 from topics.broker.desk import Desk, Keys
@@ -21,10 +22,10 @@ class _Crowded(asyncio.Protocol):
     """Tells one connection too many why it has to go."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
+        out = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
         why = f"there are {MAX_CONNECTIONS} connections already"
-        transport.write(Refusal(NO_ID, "NOT_LEADER", why).format())
-        transport.close()
+        out.write(Refusal(NO_ID, "NOT_LEADER", why).format())
+        out.close()
 
 
 class BrokerListener:
@@ -114,5 +115,4 @@ class BrokerListener:
         self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep_once)
         now_s = self._clock.monotonic_s()
         for session in list(self._sessions):
-            if session.is_overdue(now_s):
-                session.abort()
+            session.check_patience(now_s)

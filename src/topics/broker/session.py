@@ -72,6 +72,8 @@ class Session(asyncio.Protocol):
         # For the sweep of timeouts.
         self._since_s = desk.clock.monotonic_s()
         """When it came, or sent, or took something last."""
+        self._unread_bytes = 0
+        """What it had not taken when that was looked at last."""
 
     # The transport's side.
 
@@ -111,18 +113,29 @@ class Session(asyncio.Protocol):
 
     # For the listener.
 
-    def is_overdue(self, now_s: float) -> bool:
-        """Tell whether the peer keeps us waiting: with a key, a line, or to read its answers."""
+    def check_patience(self, now_s: float) -> None:
+        """Hang up on a peer that keeps us waiting too long."""
+        if self._transport is None:
+            return
+        unread_bytes = self._transport.get_write_buffer_size()
+        if unread_bytes < self._unread_bytes:  # slow, but it reads
+            self._note_time()
+        self._unread_bytes = unread_bytes
+        patience_ms = self._patience_ms
+        if patience_ms is not None and now_s - self._since_s > patience_ms / 1000:
+            self.abort()
+
+    @property
+    def _patience_ms(self) -> int | None:
+        """How long a peer may take for what it does now: a key, to read its answers, a line."""
         config = self._desk.config
         if self._caller is None:
-            patience_ms = config.head_timeout_ms
-        elif self._writing_paused:
-            patience_ms = config.slow_reader_ms
-        elif self._lines.is_inside_line and not self._answers and self._held is None:
-            patience_ms = config.idle_timeout_ms
-        else:
-            return False
-        return now_s - self._since_s > patience_ms / 1000
+            return config.head_timeout_ms
+        if self._writing_paused:
+            return config.slow_reader_ms
+        if self._lines.is_inside_line and not self._answers and self._held is None:
+            return config.idle_timeout_ms
+        return None
 
     def _note_time(self) -> None:
         if self._caller is not None:  # a stranger gains no time by talking
