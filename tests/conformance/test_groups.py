@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -14,8 +15,9 @@ LONG_MS = 9_000
 
 
 @pytest.fixture(scope="module")
-def api(server: ServerProcess) -> Api:
-    return Api(open_client(server.url, key="all"))
+def api(server: ServerProcess) -> Iterator[Api]:
+    with open_client(server.url, key="all") as client:
+        yield Api(client)
 
 
 def join(api: Api, group: str, member: str, *topics: str, **fields: object) -> Reply:
@@ -262,6 +264,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(api: Api) -> None
     assert told["generation"] > generation
     assert told["committed"] == {topic: {"0": 0}}
     generation = told["generation"]
+    polled: Reply = {}
     for _ in range(2):  # the first answer is lost: it is told again
         polled = ok(poll(api, group, "m", generation, positions=positions))
         (batch,) = polled["batches"]

@@ -23,6 +23,7 @@ from topics.kernel.layout import (
 from topics.operate.report import (
     Finding,
     FrameInfo,
+    GroupInfo,
     InspectReport,
     SegmentInfo,
     ShardInfo,
@@ -60,6 +61,7 @@ def inspect(disk: Disk, *, cold: Disk | None = None, in_use: bool = False) -> In
         snapshots=[found.describe(in_use=found is state.used) for found in state.snapshots],
         shards=[_describe_log(log) for log in state.logs],
         topics=[_describe_topic(disk, cold, topic) for topic in _by_name(state)],
+        groups=_describe_groups(state),
         unknown_topic_ids=_unknown_ids(disk, state),
         notes=_notes(state, in_use=in_use),
     )
@@ -67,6 +69,19 @@ def inspect(disk: Disk, *, cold: Disk | None = None, in_use: bool = False) -> In
 
 def _by_name(state: State) -> list[TopicFacts]:
     return sorted(state.topics.values(), key=lambda topic: (topic.name or "", topic.id))
+
+
+def _describe_groups(state: State) -> list[GroupInfo]:
+    return [
+        GroupInfo(
+            group=saved.name,
+            generation=saved.membership["generation"],
+            assignor=saved.membership["assignor"],
+            members=sorted(saved.membership["members"]),
+            committed=saved.committed,
+        )
+        for saved in state.groups.save().groups
+    ]
 
 
 def _unknown_ids(disk: Disk, state: State) -> list[int]:

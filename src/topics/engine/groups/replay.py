@@ -8,6 +8,7 @@ Byte reference: docs/internals/formats/wal.md.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +16,11 @@ from msgspec import Struct
 from topics.engine.groups.assign import Assignment, Owners, Partition
 from topics.engine.groups.group import Group, Place
 from topics.engine.groups.membership import Membership, Subscription, by_topic
-from topics.errors import UnknownFormat
+from topics.errors import CorruptData, UnknownFormat
 from topics.storage.snapshots.snapshot import GroupSnapshot, GroupsSnapshot
 from topics.storage.wal import frame
 
-EVENTS = frozenset({"state", "commit", "delete"})
+T = TypeVar("T")
 Row = tuple[str, int, int, int]
 """Topic, partition, topic id, seq."""
 
@@ -85,24 +86,24 @@ class GroupTable:
     def apply(self, body: frame.Group) -> None:
         """Take in one frame of the log."""
         if body.event == "state":
-            fields = msgspec.convert(body.fields, StateFields, strict=False)
-            self.group(body.group).change(_load_membership(fields))
+            self.group(body.group).change(_load_membership(_fields(body, StateFields)))
         elif body.event == "commit":
-            commit = msgspec.convert(body.fields, CommitFields, strict=False)
-            is_new = body.group not in self.groups
-            group = self.group(body.group)
-            if is_new:
-                group.membership = Membership(generation=commit.generation)
-            group.move(_places(commit.positions))
+            self._apply_commit(body.group, _fields(body, CommitFields))
         elif body.event == "delete":
-            deleted = msgspec.convert(body.fields, DeleteFields, strict=False)
-            self.floor = max(self.floor, deleted.generation)
+            self.floor = max(self.floor, _fields(body, DeleteFields).generation)
             self.groups.pop(body.group, None)
         else:
             raise UnknownFormat(
                 f"the WAL has a Group frame {body.event!r}, which this version cannot apply: "
                 "use a newer topics"
             )
+
+    def _apply_commit(self, name: str, fields: CommitFields) -> None:
+        is_new = name not in self.groups
+        group = self.group(name)
+        if is_new:
+            group.change(Membership(generation=fields.generation))
+        group.move(_places(fields.positions))
 
     def save(self) -> GroupsSnapshot:
         return GroupsSnapshot(
@@ -121,9 +122,18 @@ class GroupTable:
         self.floor = saved.floor
         for found in saved.groups:
             group = self.group(found.name)
-            fields = msgspec.convert(found.membership, StateFields, strict=False)
-            group.change(_load_membership(fields))
+            group.change(_load_membership(msgspec.convert(found.membership, StateFields)))
             group.move(_places(found.committed))
+
+
+def _fields(body: frame.Group, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(body.fields, kind)
+    except msgspec.ValidationError as error:
+        raise CorruptData(
+            f"the WAL has a frame {body.event!r} of group {body.group!r} that cannot be read "
+            f"({error}): run topics repair"
+        ) from None
 
 
 def _encode(name: str, event: str, fields: Struct) -> bytes:
