@@ -12,7 +12,7 @@ from topics.aio import AsyncLog
 from topics.clock import Clock
 from topics.config import ServerConfig
 from topics.engine.topics.topic import Topic
-from topics.errors import RequestError, ShardReadOnly, TopicsError
+from topics.errors import RequestError, TopicNotFound, TopicsError
 
 Work = str | asyncio.Future[str] | Coroutine[Any, Any, str]
 """The payload of an answer; one that is on its way beside others; or one to be run alone."""
@@ -65,8 +65,8 @@ class Desk:
 
     def partitions(self, topic: str) -> tuple[Topic, ...]:
         found = self.engine.partitions_of(topic)
-        if not found:
-            raise ShardReadOnly(f"the partitions of topic {topic!r} could not be made: restart")
+        if not found:  # they are being made: nobody was told yet that the topic is there
+            raise TopicNotFound(topic)
         return found
 
     def partition(self, topic: str, number: int) -> Topic:

@@ -65,9 +65,12 @@ async def _create_and_submit(desk: Desk, wanted: Produce, write: Write) -> str:
     def make() -> None:
         # Looked at again on the thread that makes topics: another may have made it, of other shape.
         try:
-            desk.engine.partitions_of(wanted.topic)
+            partitions = desk.engine.partitions_of(wanted.topic)
         except TopicNotFound:
             desk.log.log.create(wanted.topic, partitions=desk.config.broker_partitions)
+        else:
+            if not partitions:
+                desk.log.log.create(wanted.topic)  # does what an earlier try left undone
 
     await desk.log.run(make)
     number, topic = _place(desk, wanted)
