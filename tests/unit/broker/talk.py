@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from topics.aio import AsyncLog
 from topics.api.auth import parse_keys
@@ -60,9 +60,13 @@ class Broker:
 
 
 def with_broker(
-    scenario: Callable[[Broker], Awaitable[None]], *, background: bool = True, **settings: object
+    scenario: Callable[[Broker], Awaitable[None]],
+    *,
+    background: bool = True,
+    breaks_disk: bool = False,
+    **settings: object,
 ) -> None:
-    """Run a scenario against a fresh log."""
+    """Run a scenario against a fresh log; one whose disk broke cannot be closed cleanly."""
 
     async def main() -> None:
         config = ServerConfig(wal_shards=1, wal_file_bytes=65_536, **settings)  # type: ignore[arg-type] # any setting
@@ -80,6 +84,7 @@ def with_broker(
             await scenario(broker)
         finally:
             await listener.close()
-            await log.close()
+            with suppress(TopicsError) if breaks_disk else nullcontext():
+                await log.close()
 
     asyncio.run(main())
