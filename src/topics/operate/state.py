@@ -311,12 +311,6 @@ def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool
         )
 
 
-def _delete(state: State, topic_id: int) -> None:
-    state.topics.pop(topic_id, None)
-    state.parents.pop(topic_id, None)
-    state.deleted_ids.add(topic_id)
-
-
 def _apply_to_topic(
     state: State, run: Run, body: frame.Body, *, ts: int, make_unknown: bool
 ) -> None:
