@@ -130,7 +130,7 @@ class Log:
 
     def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
-        both = [*self.engine.topics(), *self.engine.partitioned()]
+        both: list[Topic | Partitioned] = [*self.engine.topics(), *self.engine.partitioned()]
         return sorted(topic.name for topic in both if topic.name.startswith(prefix))
 
     # Records.

@@ -102,6 +102,7 @@ class TopicPartitioned(TopicExistsIncompatible):
 
     def __init__(self, topic: str, partitions: list[str]) -> None:
         super().__init__(topic)
+        self.args = (topic, partitions)  # they rebuild the error when it is unpickled
         self.topic = topic
         self.partitions = partitions
 
@@ -350,9 +351,9 @@ class PartlyWritten(TopicsError):
     """
 
     def __init__(
-        self, cause: TopicsError, *, placements: list[dict[str, object]], failed: list[int]
+        self, cause: TopicsError, placements: list[dict[str, object]], failed: list[int]
     ) -> None:
-        super().__init__(cause)
+        super().__init__(cause, placements, failed)
         self.cause = cause
         self.placements = placements
         self.failed = failed

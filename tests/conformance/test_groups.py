@@ -230,6 +230,19 @@ def test_positions_in_a_poll_bring_a_lost_answer_again(api: Api) -> None:
     assert [record["$seq"] for record in again["batches"][0]["records"]] == [1, 2, 3, 4, 5]
 
 
+def test_a_poll_may_begin_at_a_time(api: Api) -> None:
+    group, topic = fresh("g"), fresh()
+    api.append(topic, *range(3))
+    ts = api.diff(topic)["records"][0]["$ts"]
+    generation = join(api, group, "m", topic)["generation"]
+    later = ok(poll(api, group, "m", generation, from_ts=2**52, wait_ms=50))
+    assert not any(batch["records"] for batch in later["batches"])
+    assert later["positions"] == {topic: {"0": 3}}
+    again = ok(poll(api, group, "m", generation, from_ts=ts, positions={topic: {"0": 0}}))
+    assert [record["$seq"] for record in again["batches"][0]["records"]] == [1, 2, 3]
+    refused(poll(api, group, "m", generation, from_ts=-1), 400, "invalid_request")
+
+
 def test_a_member_that_joins_again_starts_at_what_is_committed(api: Api) -> None:
     group, topic = fresh("g"), fresh()
     api.append(topic, *range(5))

@@ -61,10 +61,11 @@ def poll(app: "App", exchange: Exchange) -> None:
     GroupPoll(app, exchange, request).begin()
 
 
-def seek(app: "App", exchange: Exchange) -> None:
-    request = exchange.decode(_DECODE_SEEK)
+async def seek(app: "App", exchange: Exchange) -> None:
+    """Move progress; off the event loop, because a time is looked up in indexes."""
+    request, name, groups = exchange.decode(_DECODE_SEEK), exchange.name, app.engine.groups
     _check_topics(app, exchange, request.topics or ())
-    _say(app, exchange, request, app.engine.groups.submit_seek)
+    exchange.reply_json(await app.ready_log.run(lambda: groups.seek(name, request)))
 
 
 def get_group(app: "App", exchange: Exchange) -> None:

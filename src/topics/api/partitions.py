@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from topics.api.exchange import Exchange
 from topics.api.parking import PATIENCE_S
 from topics.engine.partitions import Part, Spread
@@ -94,7 +92,7 @@ class _Answer:
     def _seqs(self, spread: Spread) -> bytes:
         if self.exchange.head.query and not self.exchange.flag("return_seqs", default=True):
             return b""
-        return b',"seqs":%b' % msgspec.json.encode(spread.pairs())
+        return b',"seqs":%b' % spread.format_seqs()
 
 
 def encode_placements(parts: list[Part]) -> bytes:

@@ -168,7 +168,7 @@ class WebSocketOps:
             else:
                 assert isinstance(ticket.answer, Appended)
                 fields = msgspec.structs.asdict(ticket.answer)
-                del fields["placements"], fields["placed"]
+                del fields["placements"], fields["places"]
                 self._reply("ack", op, {**fields, "created": created, "seqs": ticket.answer.seqs})
             self._peer.on_settled()
 
@@ -180,11 +180,11 @@ class WebSocketOps:
         def done(spread: Spread) -> None:
             self.under_way -= 1
             try:
-                fields = msgspec.structs.asdict(spread.answer())
-                pairs = fields.pop("placed")
-                for name in ("first_seq", "last_seq", "head_seq"):
+                appended = spread.answer()
+                fields = msgspec.structs.asdict(appended)
+                for name in ("first_seq", "last_seq", "head_seq", "places"):
                     del fields[name]
-                self._reply("ack", op, {**fields, "seqs": pairs})
+                self._reply("ack", op, {**fields, "seqs": appended.placed})
             except TopicsError as error:
                 self._fail(op, error)
             self._peer.on_settled()

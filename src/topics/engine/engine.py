@@ -18,8 +18,7 @@ from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
 from topics.engine.groups.groups import Groups
-from topics.engine.groups.seek import first_seq_at
-from topics.engine.partitions import Spread, parent_state, plan_spread, submit_parts
+from topics.engine.partitions import Part, Spread, parent_state, plan_spread, submit_parts
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
 from topics.engine.queues.settle import Ack, LeaseChange
@@ -135,7 +134,7 @@ class Engine:
             partitions_of=self.partitions_of,
             read=self.diff,
             must_forward=self.must_forward,
-            seq_at=first_seq_at,
+            seq_at=self.seq_at,
         )
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
@@ -447,13 +446,31 @@ class Engine:
         spread = self.plan_spread(parent, write)
         if any(self._tail_is_full(part.shard) for part in spread.parts):
             self.checkpoint()
-        submit_parts(spread.parts, self.submit_append, waiter_of=lambda _: None)
+        self.submit_parts(spread.parts, waiter_of=lambda _: None)
+        last = {part.shard: part.ticket for part in spread.parts if part.ticket is not None}
+        for shard, ticket in last.items():
+            with suppress(TopicsError):  # the spread tells of it, with what went well
+                shard.commit.commit(ticket)
         for part in spread.parts:
             if part.ticket is not None:
-                with suppress(TopicsError):  # the spread tells of it, with what went well
-                    part.shard.commit.commit(part.ticket)
                 part.take(part.ticket)
         return spread.answer()
+
+    def submit_parts(
+        self, parts: Sequence[Part], *, waiter_of: Callable[[Topic], Waiter | None]
+    ) -> None:
+        """Queue parts of a write without waiting for them; a refused one knows why."""
+        if self._closed:
+            self._check_open()
+        if self.config.max_total_bytes:
+            self._check_total_bytes(sum(part.batch.payload_bytes for part in parts))
+        room: list[Part] = []
+        for part in parts:
+            if self._tail_is_full(part.shard):
+                part.error = Throttled(RETRY_AFTER_MS)
+            else:
+                room.append(part)
+        submit_parts(room, clock=self.clock, waiter_of=waiter_of)
 
     @property
     def tail_bytes(self) -> int:

@@ -10,32 +10,31 @@ Reference: docs/reference/partitions.md.
 
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import TypeAlias
 
 import msgspec
 
 from topics.clock import Clock
-from topics.engine.append import Append, Repeat
+from topics.engine.append import Append, Repeat, submit_append
 from topics.engine.request import Write
 from topics.engine.shard import Shard
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import PartlyWritten, ShardReadOnly, Throttled, TopicsError
-from topics.kernel import Batch, fnv1a_32, place_batch, split_batch
+from topics.kernel import Batch, fnv1a_32, format_places, place_batch, split_batch
 from topics.model.append import Appended, WriteOptions
 from topics.model.partitions import PartitionState, Placement
 from topics.model.topics import TopicState
 from topics.storage.wal.group_commit import Commitment, Waiter
 
 PLACE = Struct("<H")
-Submit: TypeAlias = Callable[..., tuple[Shard, Append | Repeat]]
-"""`Engine.submit_append`."""
 
 
 class Part:
     """What one partition gets of a write, and what became of it."""
 
-    __slots__ = ("batch", "count", "deduped", "error", "first_seq", "shard", "spread", "ticket", "topic")  # fmt: skip
+    __slots__ = (
+        "batch", "count", "deduped", "error", "first_seq", "shard", "spread", "ticket", "topic",
+    )  # fmt: skip
 
     def __init__(self, spread: "Spread", topic: Topic, shard: Shard, batch: Batch) -> None:
         self.spread = spread
@@ -96,7 +95,7 @@ class Spread:
 
     @property
     def deduped(self) -> bool:
-        return all([part.deduped for part in self.parts])
+        return all(part.deduped for part in self.parts)
 
     @property
     def count(self) -> int:
@@ -114,17 +113,17 @@ class Spread:
             raise cause
         raise PartlyWritten(
             cause,
-            placements=[msgspec.structs.asdict(placement) for placement in written],
-            failed=[part.topic.partition for part in failed],
+            [msgspec.structs.asdict(placement) for placement in written],
+            [part.topic.partition for part in failed],
         ) from cause
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return partition and seq of each record, in the order of the request.
-
-        The seq is 0 where a repeat has fewer records than are asked for now, or they are forgotten.
-        """
-        following = {part.topic.partition: iter(_seqs(part)) for part in self.parts}
-        return [(place, next(following[place], 0)) for (place,) in PLACE.iter_unpack(self.places)]
+    def format_seqs(self) -> bytes:
+        """Return partition and seq of each record as JSON, in the order of the request."""
+        parts = self.parts
+        first_seqs = {part.topic.partition: part.first_seq for part in parts}
+        return format_places(
+            self.places, first_seqs, {part.topic.partition: part.count for part in parts}
+        )
 
     def answer(self) -> Appended:
         self.check()
@@ -136,7 +135,7 @@ class Spread:
             count=self.count,
             deduped=self.deduped,
             placements=tuple(part.placement for part in self.parts),
-            placed=tuple(self.pairs()),
+            places=self.places,
         )
 
 
@@ -174,17 +173,27 @@ def plan_spread(
 
 
 def submit_parts(
-    parts: Iterable[Part], submit: Submit, *, waiter_of: Callable[[Topic], Waiter | None]
+    parts: Iterable[Part], *, clock: Clock, waiter_of: Callable[[Topic], Waiter | None]
 ) -> None:
     """Queue parts, each by itself; one that is refused keeps no other from being written."""
+    by_shard: dict[Shard, list[Part]] = {}
     for part in parts:
-        options = part.spread.options
-        write = Write(batch=part.batch, options=options, config={})
-        part.error = None
-        try:
-            _, part.ticket = submit(part.topic, write, waiter=waiter_of(part.topic))
-        except TopicsError as error:
-            part.error = error
+        by_shard.setdefault(part.shard, []).append(part)
+    for shard, here in by_shard.items():
+        with shard.lock:
+            for part in here:
+                part.error = part.ticket = None
+                try:
+                    part.ticket = submit_append(
+                        shard,
+                        part.topic,
+                        part.batch,
+                        part.spread.options,
+                        clock=clock,
+                        waiter=waiter_of(part.topic),
+                    )
+                except TopicsError as error:
+                    part.error = error
 
 
 def parent_state(parent: Partitioned, states: Sequence[TopicState]) -> TopicState:
@@ -265,10 +274,6 @@ def _count_of_first(
                 return count
             stale = count if found is not None else stale
     return stale or len(partitions)
-
-
-def _seqs(part: Part) -> range:
-    return range(part.first_seq, part.first_seq + part.count)
 
 
 def _ignore(spread: Spread) -> None:

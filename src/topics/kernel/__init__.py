@@ -65,6 +65,7 @@ evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
 fnv1a_32 = _twin.fnv1a_32
+format_places = _twin.format_places
 frames_to_segment = _twin.frames_to_segment
 index_frames = _twin.index_frames
 index_segment = _twin.index_segment
@@ -111,6 +112,7 @@ __all__ = [
     "find_frame",
     "first_live",
     "fnv1a_32",
+    "format_places",
     "frames_to_segment",
     "index_frames",
     "index_segment",

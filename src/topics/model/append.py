@@ -3,6 +3,7 @@
 The kernel reads the body in one pass; `AppendBody` says to people and tools what it accepts.
 """
 
+import struct
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -11,6 +12,8 @@ from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_BYTES, MAX_META_KEY
 from topics.model.partitions import Placement
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicConfig
+
+_PLACE = struct.Struct("<H")
 
 
 class Appended(Struct, frozen=True, kw_only=True):
@@ -25,8 +28,20 @@ class Appended(Struct, frozen=True, kw_only=True):
     deduped: bool = False
     placements: tuple[Placement, ...] = ()
     """Of a write to a partitioned topic, which has no seqs of its own: those above are 0."""
-    placed: tuple[tuple[int, int], ...] = ()
-    """Then, per record in the order of the request: its partition and its seq there."""
+    places: bytes = b""
+    """Then, per record in the order of the request: its partition, as u16. `placed` reads it."""
+
+    @property
+    def placed(self) -> list[tuple[int, int]]:
+        """Return partition and seq of each record of a write to partitions, in its order.
+
+        The seq is 0 where a repeat has fewer records than were sent now, or they are forgotten.
+        """
+        following = {p.partition: iter(range(p.first_seq, p.last_seq + 1)) for p in self.placements}
+        return [
+            (place, next(following[place], 0) if place in following else 0)
+            for (place,) in _PLACE.iter_unpack(self.places)
+        ]
 
     @property
     def seqs(self) -> list[int]:
@@ -83,13 +98,23 @@ class AppendBody(Struct, frozen=True, kw_only=True):
 
 
 class AppendReply(Struct, frozen=True, kw_only=True):
-    """The body of the answer: the seqs are spelled out unless `return_seqs=false`."""
+    """The body of the answer: the seqs are spelled out unless `return_seqs=false`.
+
+    That of a partitioned topic has `placements`, and no seqs of the topic itself.
+    """
 
     topic: str
-    first_seq: int
-    last_seq: int
-    seqs: list[int] | UnsetType = UNSET
-    head_seq: int
+    first_seq: int | UnsetType = UNSET
+    last_seq: int | UnsetType = UNSET
+    placements: list[Placement] | UnsetType = UNSET
+    seqs: (
+        Annotated[
+            list[int | tuple[int, int]],
+            Meta(description="of a partitioned topic pairs of partition and seq"),
+        ]
+        | UnsetType
+    ) = UNSET
+    head_seq: int | UnsetType = UNSET
     count: int
     created: bool
     deduped: bool

@@ -15,8 +15,18 @@ from topics.limits import (
     MAX_GROUP_TOPICS,
     MAX_SESSION_MS,
     MIN_SESSION_MS,
+    TOPIC_NAME_PATTERN,
 )
-from topics.model.diff import Page, Record, Seq, ShownRecord, Tombstone, check_seq
+from topics.model.diff import (
+    Page,
+    Record,
+    Seq,
+    ShownRecord,
+    Tombstone,
+    Ts,
+    check_seq,
+    check_window,
+)
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicName
 
@@ -29,8 +39,12 @@ Assigned = dict[str, list[int]]
 """Topic → partitions, ascending."""
 Positions = dict[str, dict[int, int]]
 """Topic → partition → position."""
-WirePositions = Mapping[TopicName, Mapping[PartitionNumber, Seq]]
-WirePartitions = Mapping[TopicName, Sequence[PartitionNumber]]
+_BY_TOPIC = Meta(extra_json_schema={"propertyNames": {"pattern": TOPIC_NAME_PATTERN}})
+_BY_NUMBER = Meta(extra_json_schema={"propertyNames": {"pattern": "^(0|[1-9][0-9]{0,8})$"}})
+WirePositions = Annotated[
+    Mapping[str, Annotated[Mapping[PartitionNumber, Seq], _BY_NUMBER]], _BY_TOPIC
+]
+WirePartitions = Annotated[Mapping[str, Sequence[PartitionNumber]], _BY_TOPIC]
 
 
 class JoinRequest(Struct, frozen=True, kw_only=True):
@@ -77,12 +91,14 @@ class PollRequest(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, description="0: the default; above the maximum: clamped")] = 0
     wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
     positions: WirePositions | None = None
+    from_ts: Ts = 0
     include_tags: bool = False
     include_meta: bool = True
     max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
 
     def __post_init__(self) -> None:
         _check_positions("positions", self.positions or {})
+        check_window(self.from_ts, 0)
 
 
 class SeekPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,7 +117,7 @@ class SeekRequest(Struct, frozen=True, kw_only=True):
     """An operator moves the progress of a group; no topics: all that it has progress in."""
 
     to: Literal["earliest", "latest"] | SeekPoint
-    topics: Mapping[TopicName, Sequence[PartitionNumber] | None] | None = None
+    topics: Annotated[Mapping[str, Sequence[PartitionNumber] | None], _BY_TOPIC] | None = None
     dry_run: bool = False
 
 

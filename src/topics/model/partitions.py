@@ -1,6 +1,23 @@
 """What a partitioned topic takes and shows besides what every topic does."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from topics.limits import MAX_PARTITIONS
+from topics.model.topic_config import TopicConfig
+
+
+class TopicPutBody(TopicConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a create or an update: a config, and how many partitions there should be."""
+
+    partitions: (
+        Annotated[
+            int,
+            Meta(ge=1, le=MAX_PARTITIONS, description="makes a partitioned topic; may grow"),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class Placement(Struct, frozen=True, kw_only=True):

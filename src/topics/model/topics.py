@@ -42,6 +42,7 @@ class TopicPutReply(Struct, frozen=True, kw_only=True):
 
     topic: str
     created: bool
+    partitions: int | UnsetType = UNSET
     config: TopicConfig
     performance: Performance
 
@@ -65,6 +66,7 @@ class ListedTopic(Struct, frozen=True, kw_only=True):
     bytes: int
     durable: bool
     effective_priority: int
+    partitions: int | UnsetType = UNSET
 
 
 class TopicListReply(Struct, frozen=True, kw_only=True):

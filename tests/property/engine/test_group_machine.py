@@ -245,8 +245,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.heard_s[name] = self.place.clock.monotonic_s()
 
     def _is_alive(self, name: str) -> bool:
-        silent_s = self.place.clock.monotonic_s() - self.heard_s[name]
-        return silent_s < SESSION_MS / 1000
+        return self.heard_s[name] + SESSION_MS / 1000 > self.place.clock.monotonic_s()
 
     def _head(self, topic: str, number: int) -> int:
         return self.place.log.state(f"{topic}.{number}").head_seq

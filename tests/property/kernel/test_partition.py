@@ -163,3 +163,22 @@ def test_a_split_of_a_harmed_batch_reads_nothing_outside_of_it(
     batch = parse(len(places))
     batch.idx = bytearray(harm(bytes(batch.idx), changes))
     agreed("split_batch", batch, struct.pack(f"<{len(places)}H", *places)[cut:])
+
+
+@given(
+    places=lists(integers(0, 5) | sampled_from([1023])),
+    firsts=lists(integers(1, 2**63), min_size=6, max_size=6),
+    known=integers(0, 4),
+)
+def test_places_are_shown_with_the_seqs_that_are_known(
+    places: list[int], firsts: list[int], known: int
+) -> None:
+    raw = struct.pack(f"<{len(places)}H", *places)
+    first_seqs = dict(enumerate(firsts)) | {1023: 7}
+    counts = dict.fromkeys(first_seqs, known)
+    shown = json.loads(agreed("format_places", raw, first_seqs, counts))
+    used = [places[:i].count(place) for i, place in enumerate(places)]
+    assert shown == [
+        [place, first_seqs[place] + before if before < known else 0]
+        for place, before in zip(places, used, strict=True)
+    ]

@@ -135,6 +135,7 @@ class Groups:
     ) -> Submitted:
         """Plan a poll: the answer is what to read, by `read_plan`."""
         read_request = DiffRequest(
+            from_ts=request.from_ts,
             limit=min(request.limit or DEFAULT_LIMIT, self._config.max_limit),
             include_tags=request.include_tags,
             include_meta=request.include_meta,

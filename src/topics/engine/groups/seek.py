@@ -8,7 +8,6 @@ from topics.engine.groups.step import Step
 from topics.engine.groups.words import partition_topic
 from topics.engine.topics.topic import Topic
 from topics.errors import GroupNotEmpty, RequestError
-from topics.kernel import bisect_ts
 from topics.model.groups import Move, SeekRequest, Sought
 
 FirstSeqs = Mapping[int, int]
@@ -63,12 +62,3 @@ def _target(topic: Topic, request: SeekRequest, first_seqs: FirstSeqs) -> Place:
     if request.to.seq > topic.head_seq:
         raise RequestError(f"{topic.name!r} ends at {topic.head_seq}, before {request.to.seq}")
     return Place(topic.id, request.to.seq)
-
-
-def first_seq_at(topic: Topic, ts: int) -> int:
-    """Return the first seq at or after a moment; the one behind the head where there is none."""
-    for run, start in topic.runs_from(topic.floors.earliest_seq):
-        index = bisect_ts(run.idx(), start, run.count, ts)
-        if index < run.count:
-            return run.first_seq + index
-    return topic.head_seq + 1

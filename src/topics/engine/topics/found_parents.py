@@ -5,7 +5,7 @@ Keeps: a partition without its parent is left only where the parent was deleted;
 damage.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
@@ -64,7 +64,7 @@ class FoundParents:
                     self._superseded.add(older)
             newest[topic.name] = topic.id
 
-    def drop_orphans(self, topics: dict[int, Topic], deleted_ids: Set[int]) -> list[int]:
+    def drop_orphans(self, topics: dict[int, Topic], deleted_ids: set[int]) -> list[int]:
         """Let go of the partitions whose parent was deleted; return their ids."""
         gone = [
             topic_id

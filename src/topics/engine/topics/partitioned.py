@@ -37,7 +37,7 @@ class Partitioned:
         self._turn = count()
 
     def next_turn(self) -> int:
-        """Return a number that grows with each call, on any thread: records without a key follow it."""
+        """Return a number that grows with each call, on any thread."""
         return next(self._turn)
 
     @property

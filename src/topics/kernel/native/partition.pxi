@@ -52,6 +52,81 @@ def place_batch(hashes, *, Py_ssize_t partitions, Py_ssize_t spare):
         PyBuffer_Release(&view)
 
 
+cdef inline uint8_t* put_number(uint8_t* out, uint64_t number) noexcept nogil:
+    cdef uint8_t digits[20]
+    cdef int size = 0
+    while True:
+        digits[size] = <uint8_t> (c"0" + number % 10)
+        size += 1
+        number //= 10
+        if not number:
+            break
+    while size:
+        size -= 1
+        out[0] = digits[size]
+        out += 1
+    return out
+
+
+def format_places(places, dict first_seqs, dict counts):
+    # A pair is at most [65535,18446744073709551615] and a comma: 29 bytes.
+    cdef Py_buffer view
+    cdef uint64_t* following = NULL
+    cdef uint64_t* ends = NULL
+    cdef uint8_t* text = NULL
+    cdef uint8_t* out
+    cdef uint64_t first
+    cdef uint64_t most
+    cdef uint64_t seq
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count
+    cdef Py_ssize_t last = 0
+    cdef Py_ssize_t place
+    PyObject_GetBuffer(places, &view, PyBUF_SIMPLE)
+    try:
+        if view.len % 2:
+            raise ValueError("a place is an unsigned 16-bit number")
+        count = view.len // 2
+        for i in range(count):
+            last = max(last, load_u16(<const uint8_t*> view.buf + i * 2))
+        following = <uint64_t*> calloc(last + 1, 8)
+        ends = <uint64_t*> calloc(last + 1, 8)
+        text = <uint8_t*> malloc(count * 29 + 2)
+        if following == NULL or ends == NULL or text == NULL:
+            raise MemoryError
+        for number, most in counts.items():
+            if most and 0 <= number <= last:
+                place = number
+                first = first_seqs[number]
+                following[place] = first
+                ends[place] = first + most
+        out = text
+        out[0] = c"["
+        out += 1
+        for i in range(count):
+            place = load_u16(<const uint8_t*> view.buf + i * 2)
+            seq = 0
+            if following[place] < ends[place]:
+                seq = following[place]
+                following[place] += 1
+            if i:
+                out[0] = c","
+                out += 1
+            out[0] = c"["
+            out = put_number(out + 1, place)
+            out[0] = c","
+            out = put_number(out + 1, seq)
+            out[0] = c"]"
+            out += 1
+        out[0] = c"]"
+        return PyBytes_FromStringAndSize(<const char*> text, out + 1 - text)
+    finally:
+        free(following)
+        free(ends)
+        free(text)
+        PyBuffer_Release(&view)
+
+
 cdef int measure_parts(
     Py_buffer* frames, Py_buffer* idx, Py_buffer* places, Py_ssize_t count, Part* parts
 ) except -1:

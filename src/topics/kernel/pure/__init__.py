@@ -10,7 +10,7 @@ from topics.kernel.pure.idx import (
     summarize_idx,
 )
 from topics.kernel.pure.parse import parse_batch
-from topics.kernel.pure.partition import fnv1a_32, place_batch, split_batch
+from topics.kernel.pure.partition import fnv1a_32, format_places, place_batch, split_batch
 from topics.kernel.pure.project import project_records
 from topics.kernel.pure.scan import find_frame, index_frames, scan_frames
 from topics.kernel.pure.segment import frames_to_segment, index_segment
@@ -32,6 +32,7 @@ __all__ = [
     "find_frame",
     "first_live",
     "fnv1a_32",
+    "format_places",
     "frames_to_segment",
     "index_frames",
     "index_segment",

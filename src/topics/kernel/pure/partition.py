@@ -41,6 +41,19 @@ def place_batch(hashes: Buffer, *, partitions: int, spare: int) -> bytes:
     )
 
 
+def format_places(places: Buffer, first_seqs: dict[int, int], counts: dict[int, int]) -> bytes:
+    """Return `[[partition,seq],…]` as JSON; 0 for a record behind the last seq of its partition."""
+    if len(places) % U16.size:
+        raise ValueError("a place is an unsigned 16-bit number")
+    used: dict[int, int] = {}
+    pairs = []
+    for (place,) in U16.iter_unpack(places):
+        number = used[place] = used.get(place, -1) + 1
+        known = number < counts.get(place, 0)
+        pairs.append(b"[%d,%d]" % (place, first_seqs[place] + number if known else 0))
+    return b"[%b]" % b",".join(pairs)
+
+
 def split_batch(batch: Batch, places: Buffer) -> list[tuple[int, Batch]]:
     """Copy the frames of each partition into a batch of its own, in the order of the partitions."""
     if len(batch.idx) != batch.count * IDX_ENTRY_BYTES or len(places) != batch.count * U16.size:

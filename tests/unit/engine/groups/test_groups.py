@@ -147,7 +147,30 @@ def test_a_topic_that_became_a_queue_is_nobodys(log: Log) -> None:
     assert log.heartbeat("g", member="m", generation=generation).assigned == {"b": [0]}
 
 
+# Handing over.
+
+
+def test_a_partition_stays_with_its_owner_until_it_is_given_up(log: Log) -> None:
+    join(log, "m", "a", "b")
+    generation = join(log, "n", "a", "b")
+    kept = log.heartbeat("g", member="m", generation=generation)
+    assert log.heartbeat("g", member="n", generation=generation).assigned == {}
+    ((topic, _),) = kept.release.items()
+    log.commit("g", {topic: {0: 3}}, member="m", generation=generation)
+    log.heartbeat("g", member="m", generation=generation, released={"a": [0], "b": [0], "c": [9]})
+    moved = log.heartbeat("g", member="n", generation=generation)
+    assert (moved.assigned, moved.committed) == (kept.release, {topic: {0: 3}})
+    assert moved.generation == generation + 1
+
+
 # Commits.
+
+
+def test_a_late_commit_moves_nothing(log: Log) -> None:
+    generation = join(log, "m", "a")
+    for seq, wanted in ((3, 3), (2, 3), (3, 3), (4, 4), (0, 4)):
+        done = log.commit("g", {"a": {0: seq}}, member="m", generation=generation)
+        assert done.committed == {"a": {0: wanted}}
 
 
 def test_a_commit_of_an_earlier_life_moves_nothing(place: Place, log: Log) -> None:
