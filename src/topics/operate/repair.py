@@ -358,7 +358,8 @@ def _log_causes(state: State, facts: TopicFacts) -> list[Cause]:
 
 
 def _free_name(state: State, topic_id: int) -> str:
-    taken = {topic.name for topic in [*state.topics.values(), *state.parents.values()]}
+    taken = {topic.name for topic in state.topics.values()}
+    taken |= {parent.name for parent in state.parents.values()}
     name = f"recovered-{topic_id:016x}"
     while name in taken:
         name += "-x"
