@@ -33,7 +33,8 @@ steps = st.lists(
 
 def written(history: Sequence[tuple[str, object]]) -> tuple[GroupTable, list[bytes], int]:
     """Live through a history; return the table, the frames, and how many a snapshot may skip."""
-    table, frames, skipped = GroupTable(), [], 0
+    table, skipped = GroupTable(), 0
+    frames: list[bytes] = []
     for name, step in history:
         if step == "snapshot":
             skipped = len(frames)
