@@ -20,6 +20,7 @@ from topics.embedded import Log, configure
 from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
+from topics.engine.frames import FramesRequest
 from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
@@ -29,6 +30,7 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.frames import RangePage
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -481,6 +483,11 @@ class AsyncLog:
     async def read_aside(self, topic: Topic, request: DiffRequest) -> Page:
         """Read on the pool of the cold tier, or of what routers still have to bring."""
         return await self._loop.run_in_executor(self._cold, self.log.engine.diff, topic, request)
+
+    async def read_frames_aside(self, topic: Topic, request: FramesRequest) -> RangePage:
+        return await self._loop.run_in_executor(
+            self._cold, self.log.engine.read_frames, topic, request
+        )
 
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""

@@ -6,11 +6,13 @@ TopicsError
 │   ├── RecordTooLarge
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
+│   │   └── TopicRecreated
 │   ├── TopicNotEmpty
 │   ├── TopicFull
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── PinNotFound
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -95,6 +97,23 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class TopicRecreated(TopicExistsIncompatible):
+    """The name now stands for another topic than the one the caller means."""
+
+    def __init__(self, topic: str, epoch: int) -> None:
+        super().__init__(topic)
+        self.args = (topic, epoch)  # they rebuild the error when it is unpickled
+        self.topic = topic
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is another one now, of epoch {self.epoch}"
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"epoch": self.epoch, "reason": "recreated"}
 
 
 class TopicNotEmpty(RequestError):
@@ -225,6 +244,15 @@ class RouterCycle(RequestError):
         return (
             f"the router closes the circle {' -> '.join(self.cycle)}: set allow_cycle to allow it"
         )
+
+
+class PinNotFound(RequestError):
+    """No pin has this id: it ran out, was released, or belongs to another key."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:
+        return "there is no such pin: it ran out, was released, or is not yours"
 
 
 class RetryLater(TopicsError):

@@ -23,6 +23,10 @@ MAX_WAIT_MS: Final = 30_000
 DEFAULT_BATCH_BYTES: Final = 1 * MIB  # byte budget of one read
 MAX_BATCH_BYTES: Final = 8 * MIB
 MAX_NAME_CHARS: Final = 255
+MAX_PIN_MS: Final = 600_000
+MAX_PINS: Final = 1_000  # of all keys together
+DEFAULT_RANGE_BYTES: Final = 8 * MIB  # of one binary read
+MAX_RANGE_BYTES: Final = 64 * MIB
 
 TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"

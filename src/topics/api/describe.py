@@ -8,10 +8,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
+from topics.limits import (
+    DEFAULT_RANGE_BYTES,
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    MAX_PIN_MS,
+    NO_CEILING,
+    ROUTER_NAME_PATTERN,
+    TOPIC_NAME_PATTERN,
+)
 from topics.model.append import AppendBody, AppendReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
+from topics.model.frames import MEDIA_TYPE as FRAMES
 from topics.model.health import HealthReply, ReadyReply
 from topics.model.queues import (
     AckReply,
@@ -30,6 +38,7 @@ from topics.model.routers import (
     RouterPutReply,
     RouterReply,
 )
+from topics.model.segments import ManifestReply, PinBody, PinDeleteReply, PinReply
 from topics.model.tickets import TicketReply
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
@@ -76,6 +85,12 @@ PARAMETERS: Mapping[str, Schema] = {
     "node": {"type": "string", "minLength": 1},
     "max": {"type": "integer", "minimum": 1, "default": 1},
     "lease_ms": {"type": "integer", "minimum": 1},
+    "pin": {"type": "string", "minLength": 1},
+    "pin_ms": {"type": "integer", "minimum": 1, "maximum": MAX_PIN_MS},
+    "from_seq": {"type": "integer", "minimum": 0, "maximum": NO_CEILING, "default": 0},
+    "to_seq": {"type": "integer", "minimum": 0, "maximum": NO_CEILING, "default": 0},
+    "max_bytes": {"type": "integer", "minimum": 1, "default": DEFAULT_RANGE_BYTES},
+    "epoch": {"type": "integer", "minimum": 1, "maximum": NO_CEILING},
     "Idempotency-Key": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_CHARS},
     "Last-Event-ID": {"type": "string"},
 }
@@ -151,6 +166,22 @@ DESCRIPTIONS: Mapping[str, Description] = {
         query=("node", "max", "lease_ms", "token", "ticket"),
         refusals=(409,),
     ),
+    "GET /v0/topics/:topic/segments": Description(
+        summary="Name the files of a topic, and hold them",
+        gives=ManifestReply,
+        query=("pin_ms",),
+        refusals=(409,),
+    ),
+    "GET /v0/topics/:topic/range": Description(
+        summary="Read a range as raw frames",
+        media=(FRAMES,),
+        query=("from_seq", "to_seq", "max_bytes", "epoch"),
+        refusals=(409,),
+    ),
+    "POST /v0/pins/:pin": Description(
+        summary="Hold files for longer", takes=PinBody, gives=PinReply
+    ),
+    "DELETE /v0/pins/:pin": Description(summary="Let files go", gives=PinDeleteReply),
     "GET /v0/routers": Description(
         summary="List routers by name", gives=RouterListReply, query=(*_PAGES, "source", "dest")
     ),

@@ -48,7 +48,7 @@ def read_diff(topic: Topic, request: DiffRequest) -> Page:
     for attempt in range(TRIES):
         runs = topic.runs
         try:
-            return _Reading(topic, request).page()
+            return Reading(topic, request).page()
         except (CorruptData, FileMissing):
             # Files may have been swapped under this read; real damage is still there the next time.
             if attempt == TRIES - 1 or (attempt > 0 and runs is topic.runs):
@@ -70,13 +70,17 @@ def kernel_match(match: tuple[str, str] | None) -> tuple[int, bytes] | None:
     return (MATCH_EQ if op == "Eq" else MATCH_PREFIX), literal.encode()
 
 
-class _Reading:
+class Reading:
     """One pass over a topic, as it was when the pass began."""
 
-    def __init__(self, topic: Topic, request: DiffRequest) -> None:
+    window_records = WINDOW_RECORDS
+
+    def __init__(self, topic: Topic, request: DiffRequest, *, to_seq: int | None = None) -> None:
         self.topic = topic
         self.request = request
         self.head_seq = topic.head_seq
+        self.end_seq = self.head_seq if to_seq is None else min(self.head_seq, to_seq)
+        """Nothing behind it is read or announced."""
         self.floors: Floors = topic.floors
         self.holes: tuple[Hole, ...] = tuple(h for h in topic.holes if h.announced)
         self.tombstone: Tombstone | None = None
@@ -89,21 +93,7 @@ class _Reading:
         self.cold: set[int] = set()
 
     def page(self) -> Page:
-        cursor = self._first_cursor(self.request.from_seq)
-        while cursor < self.head_seq:
-            hole = next((h for h in self.holes if h.last_seq > cursor), None)
-            if hole is not None and hole.first_seq <= cursor + 1:
-                if self.tombstone is not None or self.count:
-                    break
-                self._bury(
-                    max(cursor + 1, hole.first_seq), min(hole.last_seq, self.head_seq), hole.reason
-                )
-                cursor = min(hole.last_seq, self.head_seq)
-                continue
-            upto = self.head_seq if hole is None else min(hole.first_seq - 1, self.head_seq)
-            cursor, full = self._read(cursor, upto)
-            if full:
-                break
+        cursor = self.walk()
         return Page(
             topic=self.topic.name,
             records_json=b",".join(self.parts),
@@ -116,15 +106,35 @@ class _Reading:
             cold_segments_read=len(self.cold),
         )
 
+    def walk(self) -> int:
+        """Go through floors, holes and runs; return the last seq that was dealt with."""
+        cursor = self._first_cursor(self.request.from_seq)
+        while cursor < self.end_seq:
+            hole = next((h for h in self.holes if h.last_seq > cursor), None)
+            if hole is not None and hole.first_seq <= cursor + 1:
+                if self.tombstone is not None or self.count:
+                    break
+                self._bury(
+                    max(cursor + 1, hole.first_seq), min(hole.last_seq, self.end_seq), hole.reason
+                )
+                cursor = min(hole.last_seq, self.end_seq)
+                continue
+            upto = self.end_seq if hole is None else min(hole.first_seq - 1, self.end_seq)
+            cursor, full = self._read(cursor, upto)
+            if full:
+                break
+        return cursor
+
     def _first_cursor(self, from_seq: int) -> int:
         """Apply the floors to a cursor: announce what was lost, skip what was removed."""
         earliest = self.floors.earliest_seq
         if from_seq > self.head_seq:
             self._bury(1, self.head_seq, "recreated")
             return min(earliest - 1, self.head_seq)
-        if from_seq + 1 < self.floors.evict_floor:
-            self._bury(from_seq + 1, earliest - 1, self.floors.reason)
-            return earliest - 1
+        if from_seq + 1 < self.floors.evict_floor and from_seq < self.end_seq:
+            gap_to = min(earliest - 1, self.end_seq)
+            self._bury(from_seq + 1, gap_to, self.floors.reason)
+            return gap_to
         return from_seq
 
     def _bury(self, gap_from: int, gap_to: int, reason: str) -> None:
@@ -149,7 +159,7 @@ class _Reading:
             while start < stop:
                 if self._is_full():
                     return cursor, True
-                window = min(stop, start + WINDOW_RECORDS)
+                window = min(stop, start + self.window_records)
                 start = self._project(run, start, window)
                 cursor = run.first_seq + start - 1
             if run.first_seq + count > upto:

@@ -17,6 +17,8 @@ from topics.engine.append import Append, Repeat, close_reservation, submit_appen
 from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.frames import FramesRequest, read_frames
+from topics.engine.pins import Pins
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
 from topics.engine.queues.settle import Ack, LeaseChange
@@ -24,6 +26,7 @@ from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.table import Routers
+from topics.engine.segments import read_manifest
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
@@ -37,10 +40,12 @@ from topics.errors import (
     StorageError,
     Throttled,
     TopicNotFound,
+    TopicRecreated,
 )
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.frames import RangePage
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -53,6 +58,7 @@ from topics.model.queues import (
     QueueState,
 )
 from topics.model.routers import RouterDefinition, RouterState
+from topics.model.segments import Manifest
 from topics.model.topics import TopicState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
@@ -83,6 +89,7 @@ class Engine:
         self.clock = clock
         self.disk = disk
         self.stores = Stores(disk, cold=cold)
+        self.pins = Pins(clock)
         self._work_lock = threading.RLock()
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
         self._cold_lock = threading.Lock()
@@ -258,6 +265,7 @@ class Engine:
             if topic is None:
                 return False, []
             removed = self._routers.remove_topic(topic)
+        self.pins.drop_topic(topic)
         self._remove_files(topic)
         return True, removed
 
@@ -304,6 +312,20 @@ class Engine:
                 segments=len(segments),
                 cold_segments=sum(segment.tier == "cold" for segment in segments),
                 queue=queue,
+            )
+
+    # Segments, for those who read files.
+
+    def manifest(self, topic: Topic, *, pin_ms: int | None = None, owner: str = "") -> Manifest:
+        """Name the segments of a topic; with `pin_ms` they stay as they are for so long."""
+        self._check_open()
+        self._forward_for_reader(topic)
+        with self.shard_of(topic).lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            self.registry.expire(topic)
+            return read_manifest(
+                topic, stores=self.stores, pins=self.pins, owner=owner, pin_ms=pin_ms
             )
 
     # Routers.
@@ -398,13 +420,23 @@ class Engine:
 
     def read(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what is there: for whoever is woken by what routers bring, and must not wait."""
-        shard = self.shard_of(topic)
+        self._settle_for_reader(topic)
+        return read_diff(topic, request)
+
+    def read_frames(self, topic: Topic, request: FramesRequest) -> RangePage:
+        """Read a range as raw frames, with the floors and gaps that a diff would tell."""
+        if request.epoch is not None and request.epoch != topic.id:
+            raise TopicRecreated(topic.name, topic.id)
+        self._forward_for_reader(topic)
+        self._settle_for_reader(topic)
+        return read_frames(topic, request, lock=self.shard_of(topic).lock)
+
+    def _settle_for_reader(self, topic: Topic) -> None:
         now_ms = self.clock.now_ms()
         if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
-            with shard.lock:
+            with self.shard_of(topic).lock:
                 self.registry.expire(topic)
         topic.last_read_ts = now_ms
-        return read_diff(topic, request)
 
     def submit_delete(
         self,
@@ -576,6 +608,7 @@ class Engine:
 
     def sweep(self) -> None:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
+        self.pins.sweep()
         now_ms = self.clock.now_ms()
         for shard, topic in self.registry.each():
             with shard.lock:
@@ -596,6 +629,7 @@ class Engine:
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""
         # While the cold tier is busy the checkpoint goes on and this waits for its next time.
+        self.pins.sweep()
         if not self._cold_lock.acquire(blocking=False):
             return
         try:
@@ -610,6 +644,7 @@ class Engine:
 
     def relocate(self) -> int:
         """Move old sealed segments to the cold tier and bring it up to date; return how many."""
+        self.pins.sweep()
         with self._cold_lock:
             moved = 0
             for shard, topic in self.registry.each():

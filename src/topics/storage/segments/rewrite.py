@@ -65,6 +65,14 @@ class Rewrite:
             disk.sync_dir(directory)
         segment.reload()
 
+    def abandon(self) -> None:
+        """Leave the segment as it is."""
+        segment, disk = self._segment, self._segment.disk
+        segment.marked_since = None
+        for path in (segment.data_path, segment.idx_path):
+            if disk.exists(path + paths.TEMPORARY_SUFFIX):
+                disk.unlink(path + paths.TEMPORARY_SUFFIX)
+
     def _carry_over(self, indexes: list[int]) -> None:
         if not indexes:
             return
