@@ -59,6 +59,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     verify: bool = True
     group: str | None = None
     via: Via = "auto"
+    push_down: bool = False
 
 
 class SinkOptions(Struct, frozen=True, kw_only=True):
@@ -105,6 +106,7 @@ SOURCE_OPTIONS: Final = (
     "url", "token", "tokenFile", "path", "topic", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxRecordsPerTrigger", "maxBytesPerTrigger",
     "minPartitions", "recordsPerPartition", "failOnDataLoss", "schema", "verify", "group", "via",
+    "pushDown",
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     "url", "token", "tokenFile", "topic", "sinkId", "onBadRow", "deadLetterTopic", "batchRecords",
@@ -137,6 +139,7 @@ def parse_source_options(
         verify=options.take("verify", _parse_bool) is not False,
         group=options.text("group"),
         via=cast("Via", options.take("via", _one_of("auto", "segments", "http")) or "auto"),
+        push_down=options.take("pushDown", _parse_bool) is True,
     )
     _check_source(parsed)
     return parsed

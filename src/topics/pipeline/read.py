@@ -111,6 +111,14 @@ class TopicsReader(DataSourceReader):
         Decoder(schema, self._bounds, verify=options.verify)  # refuses columns that do not exist
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what narrows the range, if the query says that its frame is used once.
+
+        Spark keeps one plan for all uses of a loaded frame, that of the last use with a filter:
+        another use of the same frame would miss rows.
+        """
+        if not self._options.push_down:
+            yield from filters
+            return
         for given in filters:
             narrowed = push(self._bounds, given)
             if narrowed is None:
