@@ -94,20 +94,27 @@ def check_named(options: SourceOptions, parts: Sequence[Part]) -> None:
 def admit(
     start: Offsets, states: Sequence[PartState], *, max_records: int | None
 ) -> dict[str, int]:
-    """Say how far each part may go: a share of `max_records` by how much it has waiting."""
-    waiting = {state.part.name: state.head_seq - _from(start, state) for state in states}
-    behind = {name: lag for name, lag in waiting.items() if lag > 0}
-    total = sum(behind.values())
-    shares = dict(waiting)
-    if max_records is not None and total > max_records:
-        shares = {name: lag * max_records // total for name, lag in behind.items()}
-        rest = max_records - sum(shares.values())
-        for name in sorted(behind, key=lambda name: (-behind[name], name))[:rest]:
-            shares[name] += 1  # rounding down must not leave anybody waiting for ever
-    return {
-        state.part.name: _from(start, state) + max(0, shares.get(state.part.name, 0))
-        for state in states
-    }
+    """Say how far each part may go."""
+    waiting = {state.part.name: max(0, state.head_seq - _from(start, state)) for state in states}
+    shares = waiting if max_records is None else share(waiting, max_records)
+    return {state.part.name: _from(start, state) + shares[state.part.name] for state in states}
+
+
+def share(waiting: Mapping[str, int], limit: int) -> dict[str, int]:
+    """Divide a limit by how much waits: one for each that waits, so that none waits for ever."""
+    if sum(waiting.values()) <= limit:
+        return dict(waiting)
+    order = sorted((name for name in waiting if waiting[name]), key=lambda n: (-waiting[n], n))
+    shares = dict.fromkeys(waiting, 0) | dict.fromkeys(order[:limit], 1)
+    left = limit - sum(shares.values())
+    wants = {name: waiting[name] - shares[name] for name in order}
+    total = sum(wants.values())
+    for name in order:
+        shares[name] += wants[name] * left // total
+    for name in order:  # what rounding left over
+        if sum(shares.values()) < limit and shares[name] < waiting[name]:
+            shares[name] += 1
+    return shares
 
 
 def _from(start: Offsets, state: PartState) -> int:

@@ -60,6 +60,12 @@ class Plan(Struct, frozen=True):
     segments: int
     segments_read: int
 
+    def with_gaps(self, gaps: Sequence[Gap]) -> "Plan":
+        """Add gaps behind the tasks there are: their numbers stay as in an earlier try."""
+        if not gaps:
+            return self
+        return Plan((*self.tasks, Task((), tuple(gaps))), self.segments, self.segments_read)
+
     def __str__(self) -> str:
         return f"{len(self.tasks)} tasks read {self.segments_read} of {self.segments} segments"
 
@@ -87,9 +93,7 @@ def plan_batch(
         Task(tuple(_pieces(share, manifests, via)))
         for share in cut(spans, records_per_task=records_per_task, min_tasks=min_tasks)
     ]
-    if gaps:
-        tasks.insert(0, Task((), tuple(gaps)))
-    return _counted(tasks, manifests)
+    return _counted(tasks, manifests).with_gaps(gaps)
 
 
 def plan_stream(

@@ -12,7 +12,8 @@ from msgspec import Struct
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from topics.clock import SystemClock
-from topics.errors import DataLoss, OptionError, ServerRefused, StorageError
+from topics.errors import DataLoss, OptionError, ServerRefused, StorageError, TopicNotFound
+from topics.model.segments import Manifest
 from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.decode import Decoder
 from topics.pipeline.directory import DirectoryCatalog
@@ -77,6 +78,29 @@ def _range(options: SourceOptions, catalog: Catalog, state: PartState) -> PartRa
     return PartRange(part=state.part, epoch=state.epoch, start=start, end=end)
 
 
+def find_manifests(
+    catalog: Catalog, ranges: Iterable[PartRange], *, pin_ms: int | None
+) -> tuple[dict[str, Manifest], list[Gap]]:
+    """Ask where the records are; a topic that is gone, or is another one now, is lost."""
+    found: dict[str, Manifest] = {}
+    gone: list[Gap] = []
+    for wanted in ranges:
+        reason = "recreated"
+        try:
+            manifest = catalog.manifest(wanted.part, pin_ms=pin_ms)
+        except TopicNotFound:
+            manifest, reason = None, "deleted"
+        if manifest is not None and manifest.epoch == wanted.epoch:
+            found[wanted.part.name] = manifest
+        elif wanted.start < wanted.end:
+            gone.append(Gap(wanted.part, wanted.start + 1, wanted.end, reason))
+    return found, gone
+
+
+def pins_of(manifests: Mapping[str, Manifest]) -> dict[str, str]:
+    return {name: found.pin.id for name, found in manifests.items() if found.pin is not None}
+
+
 def check_lost(options: SourceOptions, gaps: Iterable[Gap]) -> None:
     """Fail with the exact ranges, if the query is to fail on loss."""
     found = [describe_gap(gap) for gap in gaps]
@@ -128,19 +152,18 @@ class TopicsReader(DataSourceReader):
 
     def plan(self) -> tuple[Plan, dict[str, str]]:
         """Return the tasks, and for each part the pin that keeps its files."""
-        catalog = open_catalog(self._options)
         ranges = [r for r in self._snapshot.ranges if self._bounds.has_part(r.part)]
         pin_ms = None if self._options.via == "http" else PIN_MS
-        manifests = {r.part.name: catalog.manifest(r.part, pin_ms=pin_ms) for r in ranges}
+        manifests, gone = find_manifests(open_catalog(self._options), ranges, pin_ms=pin_ms)
         plan = plan_batch(
-            ranges,
+            [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
             self._bounds,
             records_per_task=self._options.records_per_partition,
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         )
-        return plan, {name: m.pin.id for name, m in manifests.items() if m.pin is not None}
+        return plan.with_gaps(gone), pins_of(manifests)
 
     def partitions(self) -> Sequence[InputPartition]:
         plan, pins = self.plan()
@@ -150,7 +173,9 @@ class TopicsReader(DataSourceReader):
         except DataLoss:
             release_pins(open_server(self._options), pins.values())
             raise
-        return [TaskPartition(task, self._bounds, pins) for task in plan.tasks]
+        # Spark makes up a partition of its own where there is none.
+        tasks = plan.tasks or (Task(()),)
+        return [TaskPartition(task, self._bounds, pins) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TaskPartition)

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from topics.errors import OptionError, ServerRefused, TopicNotFound
-from topics.model.segments import Manifest
 from topics.pipeline.catalog import Catalog
 from topics.pipeline.offsets import (
     Offsets,
@@ -34,14 +33,16 @@ from topics.pipeline.offsets import (
     place_of,
 )
 from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, Task, plan_stream
+from topics.pipeline.plan import Gap, plan_stream
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.read import (
     PIN_MS,
     TaskPartition,
     check_lost,
+    find_manifests,
     open_catalog,
     open_server,
+    pins_of,
     read_task,
     release_pins,
 )
@@ -117,21 +118,19 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, place in sorted(after.items())
         ]
         ranges = [one for one in ranges if one.start < one.end]
-        manifests, gone = self._manifests(ranges)
+        pin_ms = None if self._options.via == "http" else PIN_MS
+        manifests, gone = find_manifests(self._open_catalog(), ranges, pin_ms=pin_ms)
+        self._pins = pins_of(manifests)
         plan = plan_stream(
-            [one for one in ranges if one.part.name in manifests],
+            [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
             records_per_task=self._options.records_per_partition,
             min_tasks=self._options.min_partitions,
             via=self._options.via,
-        )
-        tasks = list(plan.tasks)
-        if gaps or gone:
-            # Behind the others, so that their numbers stay as they were in an earlier try.
-            tasks.append(Task((), (*gaps, *gone)))
-        check_lost(self._options, (gap for task in tasks for gap in task.gaps))
+        ).with_gaps([*gaps, *gone])
+        check_lost(self._options, (gap for task in plan.tasks for gap in task.gaps))
         _log.info("topics: %s", plan)
-        return [TaskPartition(task, Bounds(), self._pins) for task in tasks]
+        return [TaskPartition(task, Bounds(), self._pins) for task in plan.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, TaskPartition)
@@ -207,24 +206,6 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         except TopicNotFound:
             return  # the next look at the states says so
-
-    def _manifests(self, ranges: Sequence[PartRange]) -> tuple[dict[str, Manifest], list[Gap]]:
-        found: dict[str, Manifest] = {}
-        gone: list[Gap] = []
-        pin_ms = None if self._options.via == "http" else PIN_MS
-        for wanted in ranges:
-            try:
-                manifest = self._open_catalog().manifest(wanted.part, pin_ms=pin_ms)
-            except TopicNotFound:
-                gone.append(Gap(wanted.part, wanted.start + 1, wanted.end, "deleted"))
-                continue
-            if manifest.pin is not None:
-                self._pins[wanted.part.name] = manifest.pin.id
-            if manifest.epoch == wanted.epoch:
-                found[wanted.part.name] = manifest
-            else:
-                gone.append(Gap(wanted.part, wanted.start + 1, wanted.end, "recreated"))
-        return found, gone
 
     def _release(self) -> None:
         """Let go of the files of the last batch."""
