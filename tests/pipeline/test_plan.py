@@ -6,6 +6,7 @@ from tests.pipeline.manifests import manifest, segment
 
 from topics.model.segments import Manifest
 from topics.pipeline.offsets import Part, PartRange
+from topics.pipeline.options import Via
 from topics.pipeline.plan import Gap, Plan, Span, cut, plan_batch, plan_stream, split_lost
 from topics.pipeline.push_down import Bounds
 
@@ -16,9 +17,23 @@ def wanted(start: int, end: int) -> PartRange:
     return PartRange(part=A, epoch=1, start=start, end=end)
 
 
-def batch(one: PartRange, of: Manifest, bounds: Bounds | None = None, **how: object) -> Plan:
-    settings: dict[str, object] = {"records_per_task": 1000, "min_tasks": 1, "via": "auto", **how}
-    return plan_batch([one], {"a": of}, bounds or Bounds(), **settings)  # type: ignore[arg-type] - names of settings
+def batch(
+    one: PartRange,
+    of: Manifest,
+    bounds: Bounds | None = None,
+    *,
+    records_per_task: int = 1000,
+    min_tasks: int = 1,
+    via: Via = "auto",
+) -> Plan:
+    return plan_batch(
+        [one],
+        {"a": of},
+        bounds or Bounds(),
+        records_per_task=records_per_task,
+        min_tasks=min_tasks,
+        via=via,
+    )
 
 
 def covered(plan: Plan) -> list[int]:

@@ -3,21 +3,23 @@
 Keeps: no Python object is made for a record, except where `$key` in a `meta` decides its key.
 """
 
+from array import array
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from topics.kernel import Buffer, Column, Columns, Match, bisect_ts, decode_columns
+from topics.kernel import Column, Columns, Match, bisect_ts, decode_columns
 from topics.pipeline.offsets import Part
 from topics.pipeline.parse_value import parse_values
 from topics.pipeline.plan import Gap
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.schema import CORRUPT, VALUE, frame_columns
 
+Buffer = bytes | bytearray | memoryview
 _KEY = '"$key"'
-_MS_TO_US = pa.scalar(1000, pa.int64())
+_MILLIS = pa.timestamp("ms", tz="UTC")
 
 
 class Frames(NamedTuple):
@@ -93,16 +95,27 @@ class Decoder:
 def _array(field: pa.Field, part: Part, columns: Columns) -> pa.Array:
     count = columns.count
     if field.name in ("topic", "partition"):
-        return pa.repeat(pa.scalar(getattr(part, field.name), field.type), count)
+        return _of_part(field.name, part, count)
     if field.name in ("seq", "ts"):
         buffer = pa.py_buffer(getattr(columns, field.name))
         numbers = pa.Array.from_buffers(pa.int64(), count, [None, buffer])
-        return numbers if field.name == "seq" else pc.multiply(numbers, _MS_TO_US).view(field.type)
+        return numbers if field.name == "seq" else numbers.view(_MILLIS).cast(field.type)
     if field.name == "key":
         return _keys(columns)
     if field.name.startswith("gap_"):
         return pa.nulls(count, field.type)
     return _texts(getattr(columns, field.name), columns)
+
+
+def _of_part(name: str, part: Part, count: int) -> pa.Array:
+    """Say the same for every record; by buffers, as `pa.scalar` loads pandas: half a second."""
+    if name == "partition":
+        numbers = pa.py_buffer(part.partition.to_bytes(4, "little") * count)
+        return pa.Array.from_buffers(pa.int32(), count, [None, numbers])
+    text = part.topic.encode()
+    offsets = array("i", range(0, len(text) * count + 1, len(text)))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text * count)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
 def _texts(column: Column | None, columns: Columns) -> pa.Array:

@@ -34,7 +34,7 @@ class _Found(NamedTuple):
     frames: list[Frame]
 
 
-def decode_columns(
+def decode_columns(  # noqa: PLR0913 - one call a window, each choice by name
     buffer: Buffer,
     idx: Buffer,
     *,
