@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from tests.pipeline.feed import Feed
 
 from topics.testing.server_process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {

@@ -142,6 +142,8 @@ def test_a_bad_row_may_go_to_a_topic_of_its_own(row: dict[str, str | None], reas
         ({"data": "string", "value": "string"}, "not \\['value'\\]"),
         ({"data": "binary"}, "is a binary"),
         ({"data": "string", "tag": "int"}, "`tag` is a int"),
+        ({"data": "string", "meta": "array<int>"}, "`meta` is a array"),
+        ({"data": "struct<v:variant>"}, "`data` is a struct<v:variant>"),
     ],
 )
 def test_a_frame_that_no_record_can_be_made_of_is_refused(types: dict[str, str], said: str) -> None:

@@ -164,6 +164,13 @@ def test_an_offset_behind_the_end_is_refused(directory: str) -> None:
         snapshot_and_plan(options(directory, "orders", ending={"orders": 9}))
 
 
+def test_a_range_that_ends_before_it_starts_is_refused(directory: str) -> None:
+    with pytest.raises(OptionError, match="starts at 3, behind its end 2"):
+        snapshot_and_plan(
+            options(directory, "orders", starting={"orders": 3}, ending={"orders": 2})
+        )
+
+
 def test_a_gap_is_one_row_without_a_record() -> None:
     row = Decoder(ROW, Bounds(), verify=True).gap(Gap(Part("a-1", "a", 1), 3, 9, "cap")).to_pylist()
     told = {name: value for name, value in row[0].items() if value is not None}

@@ -14,8 +14,11 @@ from topics.pipeline.server import Server, TopicInfo
 class Catalog(Protocol):
     """What can be known before a record is read."""
 
-    def states(self, topics: Sequence[str]) -> list[PartState]:
-        """Find the parts that names and prefixes stand for; a name that is not there is refused."""
+    def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
+        """Find the parts that names and prefixes stand for.
+
+        A name that is not there is `TopicNotFound`, unless it may be missing.
+        """
 
     def manifest(self, part: Part, *, pin_ms: int | None = None) -> Manifest: ...
 
@@ -29,10 +32,10 @@ class ServerCatalog:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def states(self, topics: Sequence[str]) -> list[PartState]:
+    def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
         found: dict[str, PartState] = {}
         for pattern in topics:
-            for state in self._states_of(pattern):
+            for state in self._states_of(pattern, skip_missing=skip_missing):
                 # A partition may be met twice, by its own name and as part of its topic.
                 known = found.get(state.part.name)
                 if known is None or known.part.topic == known.part.name:
@@ -64,15 +67,17 @@ class ServerCatalog:
             return state.head_seq, None
         return page.parts[0].head.first_seq, IDX_ENTRY.unpack_from(page.parts[0].idx)[2]
 
-    def _states_of(self, pattern: str) -> Iterable[PartState]:
-        if not pattern.endswith("*"):
-            yield from self._parts_of(self._server.topic(pattern))
-            return
-        for name in self._server.list_topics(pattern[:-1]):
+    def _states_of(self, pattern: str, *, skip_missing: bool) -> Iterable[PartState]:
+        names: Iterable[str] = [pattern]
+        if pattern.endswith("*"):
+            names = self._server.list_topics(pattern[:-1])
+            skip_missing = True  # a topic may be dropped after it was listed
+        for name in names:
             try:
                 yield from self._parts_of(self._server.topic(name))
             except TopicNotFound:
-                continue  # dropped since it was listed
+                if not skip_missing:
+                    raise
 
     def _parts_of(self, info: TopicInfo) -> Iterable[PartState]:
         if not info.partitions:

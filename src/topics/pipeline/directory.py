@@ -35,7 +35,7 @@ class DirectoryCatalog:
         if not self._topics:
             raise OptionError(f"{path} holds no topics: it is neither a data nor a cold directory")
 
-    def states(self, topics: Sequence[str]) -> list[PartState]:
+    def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
         names: set[str] = set()
         for pattern in topics:
             found = {
@@ -44,7 +44,7 @@ class DirectoryCatalog:
                 if (name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern)
             }
             found |= self._partitions_of(pattern)
-            if not found and not pattern.endswith("*"):
+            if not found and not pattern.endswith("*") and not skip_missing:
                 raise TopicNotFound(pattern)
             names |= found
         parts = [self._part(name) for name in sorted(names)]

@@ -17,6 +17,10 @@ from topics.limits import MAX_META_KEYS, Limits, check_topic_name
 COLUMNS: Final = ("data", "topic", "key", "tag", "node", "meta")
 MAX_KEY_BYTES: Final = 256
 _LIMITS: Final = Limits()
+_TYPES: Final = {
+    "data": ("string", "variant", "struct", "map", "array"),
+    "meta": ("string", "struct", "map"),
+}
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -49,8 +53,7 @@ def check_columns(types: dict[str, str], *, topic: str | None) -> None:
     if "topic" not in types and topic is None:
         raise OptionError("say where to write: the option `topic` or a column `topic`")
     for name, kind in types.items():
-        structured = name in ("data", "meta") and kind.startswith(("struct", "map", "array"))
-        if kind != "string" and not structured and not (name == "data" and kind == "variant"):
+        if not kind.startswith(_TYPES.get(name, ("string",))) or "variant" in kind[1:]:
             raise OptionError(f"the column `{name}` is a {kind}: make it a string first")
 
 

@@ -6,6 +6,7 @@ Keeps: a DataFrame that is used twice reads the same range twice, whatever was a
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 import pyarrow as pa
 from msgspec import Struct
@@ -74,6 +75,10 @@ def _range(options: SourceOptions, catalog: Catalog, state: PartState) -> PartRa
         raise OptionError(
             f"{state.part.name!r} ends at seq {state.head_seq}, and the offsets name "
             f"{max(start, end)}: was the topic made anew?"
+        )
+    if start > end and options.starting_ts is None and options.ending_ts is None:
+        raise OptionError(
+            f"the range of {state.part.name!r} starts at {start}, behind its end {end}"
         )
     return PartRange(part=state.part, epoch=state.epoch, start=start, end=end)
 
@@ -186,8 +191,14 @@ def read_task(
     options: SourceOptions, schema: pa.Schema, partition: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task names; on an executor."""
-    gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be seen
+    _freeze_what_is_loaded()
     return _Task(options, schema, partition).batches()
+
+
+@cache
+def _freeze_what_is_loaded() -> None:
+    """Spark collects garbage after every task: modules need not be looked at each time."""
+    gc.freeze()
 
 
 class _Task:

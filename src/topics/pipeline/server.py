@@ -61,7 +61,7 @@ class Recreated(ServerRefused):
 
 
 class Server:
-    """A connection to one server, opened when first used; pickled without it."""
+    """A connection to one server, opened when first used."""
 
     def __init__(
         self,

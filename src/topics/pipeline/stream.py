@@ -107,7 +107,11 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         before, after = parse_offsets(start), parse_offsets(end)
         self._release()
-        gaps = [gap for name, place in before.items() if (gap := _lost(name, place, after))]
+        gaps = [
+            gap
+            for name, place in sorted(before.items())
+            if (gap := _lost(self._part(name), place, after.get(name)))
+        ]
         ranges = [
             PartRange(
                 part=self._part(name),
@@ -168,12 +172,9 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._catalog
 
     def _states(self) -> list[PartState]:
-        try:
-            states = self._open_catalog().states(self._options.topics)
-        except TopicNotFound:
-            if self._options.fail_on_data_loss:
-                raise
-            states = []
+        states = self._open_catalog().states(
+            self._options.topics, skip_missing=not self._options.fail_on_data_loss
+        )
         self._parts.update({state.part.name: state.part for state in states})
         return states
 
@@ -235,13 +236,12 @@ def _start_of(before: Place | None, after: Place) -> int:
     return before.next_from_seq if before is not None and before.epoch == after.epoch else 0
 
 
-def _lost(name: str, before: Place, after: Offsets) -> Gap | None:
+def _lost(part: Part, before: Place, after: Place | None) -> Gap | None:
     """Tell that a topic of the last batch is gone, or is another one now."""
-    place = after.get(name)
-    if place is not None and place.epoch == before.epoch:
+    if after is not None and after.epoch == before.epoch:
         return None
-    reason = "deleted" if place is None else "recreated"
-    return Gap(Part(name, name), before.next_from_seq + 1, None, reason)
+    reason = "deleted" if after is None else "recreated"
+    return Gap(part, before.next_from_seq + 1, None, reason)
 
 
 def _max_records(limit: ReadLimit, states: Sequence[PartState]) -> int | None:
