@@ -25,12 +25,17 @@ class Catalog(Protocol):
     def seq_at(self, state: PartState, ts: int) -> int:
         """Find the first seq whose time is `ts` or later; behind the head if there is none."""
 
+    def close(self) -> None: ...
+
 
 class ServerCatalog:
     """Asks a server."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
+
+    def close(self) -> None:
+        self._server.close()
 
     def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
         found: dict[str, PartState] = {}

@@ -35,6 +35,9 @@ class DirectoryCatalog:
         if not self._topics:
             raise OptionError(f"{path} holds no topics: it is neither a data nor a cold directory")
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
         names: set[str] = set()
         for pattern in topics:

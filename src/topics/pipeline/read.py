@@ -6,6 +6,7 @@ Keeps: a DataFrame that is used twice reads the same range twice, whatever was a
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cache
 
 import pyarrow as pa
@@ -159,7 +160,8 @@ class TopicsReader(DataSourceReader):
         """Return the tasks, and for each part the pin that keeps its files."""
         ranges = [r for r in self._snapshot.ranges if self._bounds.has_part(r.part)]
         pin_ms = None if self._options.via == "http" else PIN_MS
-        manifests, gone = find_manifests(open_catalog(self._options), ranges, pin_ms=pin_ms)
+        with closing(open_catalog(self._options)) as catalog:
+            manifests, gone = find_manifests(catalog, ranges, pin_ms=pin_ms)
         plan = plan_batch(
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
@@ -176,7 +178,9 @@ class TopicsReader(DataSourceReader):
         try:
             check_lost(self._options, (gap for task in plan.tasks for gap in task.gaps))
         except DataLoss:
-            release_pins(open_server(self._options), pins.values())
+            if pins:
+                with closing(open_server(self._options)) as server:
+                    release_pins(server, pins.values())
             raise
         # Spark makes up a partition of its own where there is none.
         tasks = plan.tasks or (Task(()),)

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import MutableMapping
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource
@@ -72,7 +73,8 @@ class TopicsSource(DataSource):
         """
         try:
             options = self._read_options()
-            self._snapshot = take_snapshot(options, open_catalog(options))
+            with closing(open_catalog(options)) as catalog:
+                self._snapshot = take_snapshot(options, catalog)
         except (OptionError, TopicNotFound) as error:
             self._refused = error
 

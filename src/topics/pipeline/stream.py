@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from topics.errors import OptionError, ServerRefused, TopicNotFound
-from topics.pipeline.catalog import Catalog
+from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.offsets import (
     Offsets,
     Part,
@@ -40,7 +40,6 @@ from topics.pipeline.read import (
     TaskPartition,
     check_lost,
     find_manifests,
-    open_catalog,
     open_server,
     pins_of,
     read_task,
@@ -168,7 +167,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open_catalog(self) -> Catalog:
         if self._catalog is None:
-            self._catalog = open_catalog(self._options)
+            self._catalog = ServerCatalog(self._open_server())
         return self._catalog
 
     def _states(self) -> list[PartState]:
