@@ -59,7 +59,8 @@ def test_many_rows_of_many_tasks_are_all_there_once(spark: "SparkSession", feed:
 
 def test_the_column_topic_says_where_each_row_goes(spark: "SparkSession", feed: Feed) -> None:
     expression = f"concat('{feed.topic}.', id % 2) as topic"
-    save(spark.range(10).selectExpr("cast(id as string) as data", expression), feed)
+    rows = spark.range(0, 10, 1, 1)
+    save(rows.selectExpr("cast(id as string) as data", expression), feed)
     assert [r["data"] for r in feed.records(f"{feed.topic}.0")] == [0, 2, 4, 6, 8]
     assert [r["data"] for r in feed.records(f"{feed.topic}.1")] == [1, 3, 5, 7, 9]
 

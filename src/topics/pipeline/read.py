@@ -27,7 +27,8 @@ from topics.pipeline.push_down import Bounds, push
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
 
-PIN_MS = 300_000
+PIN_MS = 60_000
+"""Short, as nobody tells when a query is over: tasks renew it while they read."""
 _log = logging.getLogger("topics.pipeline")
 
 
