@@ -42,6 +42,7 @@ from topics.model.queues import (
     NackRequest,
 )
 from topics.model.topics import TopicState
+from topics.storage.disk.disk import Disk
 from topics.storage.wal.group_commit import Commitment
 
 T = TypeVar("T")
@@ -273,6 +274,7 @@ class AsyncLog:
         path: str | None = None,
         *,
         config: ServerConfig | None = None,
+        disk: Disk | None = None,
         progress: Callable[[float], None] = lambda _: None,
         **settings: Any,  # noqa: ANN401 - a setting is a number or text
     ) -> Self:
@@ -281,7 +283,7 @@ class AsyncLog:
         `progress` is called from another thread, with 0.0 to 1.0.
         """
         configured = configure(path, config, settings)
-        opening = partial(Log, configured, progress=progress)
+        opening = partial(Log, configured, disk=disk, progress=progress)
         return cls(await asyncio.get_running_loop().run_in_executor(None, opening))
 
     # Topics.
@@ -340,11 +342,13 @@ class AsyncLog:
             return await self._append_and_create(topic, write)
         return await self._append(found, write)
 
-    async def diff(
+    async def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
         topic: str,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         limit: int = DEFAULT_LIMIT,
         node: str | Sequence[str] = (),
         match: object = None,
@@ -356,6 +360,8 @@ class AsyncLog:
             return self.log.diff(
                 topic,
                 from_seq=from_seq,
+                from_ts=from_ts,
+                until_ts=until_ts,
                 limit=limit,
                 node=node,
                 match=match,
@@ -364,7 +370,7 @@ class AsyncLog:
                 max_batch_bytes=max_batch_bytes,
             )
 
-        if self.may_block(self.log.engine.topic(topic), from_seq):
+        if self.may_block(self.log.engine.topic(topic), from_seq, from_ts):
             return await self._loop.run_in_executor(self._cold, read)
         return read()
 
@@ -476,9 +482,10 @@ class AsyncLog:
         claimed: Claimed = await waiter.expect(ticket)
         return claimed
 
-    def may_block(self, topic: Topic, from_seq: int) -> bool:
+    def may_block(self, topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
         """Tell whether a read there has to leave the event loop: `read_aside` does."""
-        return touches_cold(topic, from_seq) or self.log.engine.must_forward(topic)
+        engine = self.log.engine
+        return touches_cold(topic, from_seq, from_ts) or engine.must_forward(topic)
 
     async def read_aside(self, topic: Topic, request: DiffRequest) -> Page:
         """Read on the pool of the cold tier, or of what routers still have to bring."""
@@ -504,6 +511,10 @@ class AsyncLog:
         found, created = await self.topic_for_write(topic, write)
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
+
+    async def run_aside(self, call: Callable[[], T]) -> T:
+        """Run a long call on the pool of the cold tier."""
+        return await self._loop.run_in_executor(self._cold, call)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a rare call that syncs on a thread of its own."""

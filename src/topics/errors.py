@@ -13,6 +13,7 @@ TopicsError
 │   ├── RouterNotFound
 │   ├── RouterCycle
 │   ├── PinNotFound
+│   ├── UploadNotFound
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -253,6 +254,15 @@ class PinNotFound(RequestError):
 
     def __str__(self) -> str:
         return "there is no such pin: it ran out, was released, or is not yours"
+
+
+class UploadNotFound(RequestError):
+    """No upload has this id: it became a topic, was abandoned, or belongs to another key."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:
+        return "there is no such upload: it became a topic, was abandoned, or is not yours"
 
 
 class RetryLater(TopicsError):

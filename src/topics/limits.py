@@ -25,6 +25,8 @@ MAX_BATCH_BYTES: Final = 8 * MIB
 MAX_NAME_CHARS: Final = 255
 MAX_PIN_MS: Final = 600_000
 MAX_PINS: Final = 1_000  # of all keys together
+MAX_UPLOADS: Final = 100
+UPLOAD_MS: Final = 24 * 3_600_000  # then it is taken for abandoned
 DEFAULT_RANGE_BYTES: Final = 8 * MIB  # of one binary read
 MAX_RANGE_BYTES: Final = 64 * MIB
 

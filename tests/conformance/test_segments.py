@@ -45,7 +45,7 @@ def filled(api: Api, count: int, wanted: int) -> tuple[str, Reply]:
         manifest = ok(api.get(f"topics/{topic}/segments"))
         if sum(segment["records"] for segment in manifest["segments"]) >= wanted:
             return topic, manifest
-    raise AssertionError(manifest)
+    raise AssertionError(f"{topic} is not in segments")
 
 
 def path_of(uri: str) -> Path:
@@ -169,9 +169,39 @@ def test_the_copies_of_a_router_are_there_when_asked_for(http1: Api) -> None:
     assert ok(http1.get(f"topics/{dest}/segments"))["head_seq"] == 4
 
 
+def test_cold_segments_are_compacted(http1: Api) -> None:
+    topic = fresh("cold")
+    for i in range(14):
+        http1.append_records(topic, [{"data": i, "tag": f"r:{i % 4}"}])
+    for _ in range(2000):
+        if http1.state(topic)["cold_segments"]:
+            break
+    for residue in (0, 1, 2):
+        ok(http1.post(f"topics/{topic}/delete", {"match": f"r:{residue}"}))
+    before = http1.data(topic)
+    done = ok(http1.post(f"topics/{topic}/compact", {"tier": "cold", "min_dead_ratio": 0.5}))
+    assert done["topic"] == topic
+    assert done["rewritten"] >= 1
+    assert done["remaining"] == 0
+    assert done["freed_bytes"] > 0
+    assert http1.data(topic) == before
+    again = ok(http1.post(f"topics/{topic}/compact"))
+    assert (again["rewritten"], again["freed_bytes"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "body", [{"tier": "hot"}, {"min_dead_ratio": 2}, {"min_dead_ratio": -1}, {"max_segments": 0}]
+)
+def test_a_compaction_of_what_cannot_be_is_refused(http1: Api, body: Reply) -> None:
+    topic = fresh()
+    http1.append(topic, 1)
+    refused(http1.post(f"topics/{topic}/compact", body), 400, "invalid_request")
+
+
 def test_a_topic_that_is_not_there_has_no_files(http1: Api) -> None:
     refused(http1.get("topics/nobody/segments"), 404, "topic_not_found")
     refused(http1.get("topics/nobody/range"), 404, "topic_not_found")
+    refused(http1.post("topics/nobody/compact"), 404, "topic_not_found")
 
 
 def test_a_pin_of_one_key_is_nothing_to_another(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from topics.api import (
     append,
+    compact,
     delete,
     diff,
     docs_page,
@@ -18,6 +19,7 @@ from topics.api import (
     segments,
     tickets_route,
     topics,
+    uploads,
     watch,
     websocket,
     work,
@@ -79,8 +81,12 @@ ROUTES = (
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ),
     Route("GET", "/v0/topics/:topic/range", frames.read, READ),
+    Route("POST", "/v0/topics/:topic/compact", compact.compact, ADMIN, "waits"),
     Route("POST", "/v0/pins/:pin", segments.renew_pin, READ),
     Route("DELETE", "/v0/pins/:pin", segments.release_pin, READ),
+    Route("POST", "/v0/uploads", uploads.begin, ADMIN | WRITE),
+    Route("POST", "/v0/uploads/:upload/attach", uploads.attach, ADMIN | WRITE, "waits"),
+    Route("DELETE", "/v0/uploads/:upload", uploads.delete, ADMIN | WRITE),
     Route("GET", "/v0/routers", routers.list_routers, READ),
     Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),
     Route("GET", "/v0/routers/:router", routers.get_router, READ),

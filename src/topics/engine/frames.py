@@ -10,11 +10,13 @@ import threading
 
 from msgspec import Struct
 
-from topics.engine.diff import TRIES, DiffRequest, Reading
+from topics.engine.diff import DiffRequest, Reading
+from topics.engine.seek import TRIES
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, FileMissing, RequestError
 from topics.limits import DEFAULT_RANGE_BYTES
+from topics.model.diff import MAX_SEQ
 from topics.model.frames import (
     IDX_ENTRY,
     Bytes,
@@ -70,12 +72,11 @@ def reaches_cold(topic: Topic, from_seq: int) -> bool:
 class _FrameReading(Reading):
     """One pass over a topic that takes entries and frames as they are."""
 
-    window_records = 2**32
-
     def __init__(self, topic: Topic, request: FramesRequest) -> None:
         super().__init__(
             topic, DiffRequest(from_seq=request.from_seq), to_seq=request.to_seq or None
         )
+        self.window_records = MAX_SEQ
         self._max_bytes = request.max_bytes
         self._idx_bytes = 0
         self._taken: list[RangePart] = []

@@ -97,7 +97,7 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
         (
             s
             for s in topic.segments()
-            if s.last_seq < kept and _wants_rewrite(s, ratio) and not topic.is_pinned(s)
+            if s.last_seq < kept and wants_rewrite(s, ratio) and not topic.is_pinned(s)
         ),
         None,
     )
@@ -105,6 +105,12 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
         return False
     rewrite = Rewrite(segment)
     rewrite.prepare()
+    finish_rewrite(shard, topic, segment, rewrite)
+    return True
+
+
+def finish_rewrite(shard: Shard, topic: Topic, segment: Segment, rewrite: Rewrite) -> bool:
+    """Put a prepared rewrite in place unless its segment is held or gone; tell whether."""
     with shard.lock:
         if segment in topic.runs and not topic.is_pinned(segment):
             try:
@@ -115,7 +121,7 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
                 raise
             return True
     rewrite.abandon()
-    return True
+    return False
 
 
 def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
@@ -199,10 +205,11 @@ def refresh_cold(shard: Shard, topic: Topic, *, stores: Stores) -> None:
             )
 
 
-def _wants_rewrite(segment: Segment, ratio: float) -> bool:
+def wants_rewrite(segment: Segment, ratio: float, *, tier: str = "hot") -> bool:
+    """Tell whether more than a share of a segment would be given back by a rewrite."""
     return (
         segment.sealed
-        and segment.tier == "hot"
+        and segment.tier == tier
         and segment.live_records > 0
         and segment.reclaimable_bytes > ratio * segment.data_bytes
     )

@@ -22,9 +22,9 @@ def place() -> Place:
     return Place()
 
 
-def read(place: Place, topic: str = "t", **fields: int) -> RangePage:
+def read(place: Place, **fields: int) -> RangePage:
     engine = place.log.engine
-    page = engine.read_frames(engine.topic(topic), FramesRequest(**fields))
+    page = engine.read_frames(engine.topic("t"), FramesRequest(**fields))
     return decode_range(b"".join(encode_range(page)))
 
 
@@ -209,7 +209,7 @@ def test_a_rewrite_in_the_middle_of_a_read_does_not_mix_files(
     for i in (0, 1, 2):
         place.log.delete("t", match=f"n:{i}")
     view = Segment.view
-    rewrites = []
+    rewrites: list[Segment] = []
 
     def torn_view(segment: Segment, start: int, stop: int, *, max_bytes: int | None = None) -> View:
         """Take the old entries and, the first time, the frames that a rewrite left."""

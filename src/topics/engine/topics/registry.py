@@ -18,7 +18,14 @@ from topics.engine.snapshot import volatile_holes
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
-from topics.errors import LimitReached, RequestError, TopicNotEmpty, TopicNotFound
+from topics.errors import (
+    LimitReached,
+    RequestError,
+    TopicExistsIncompatible,
+    TopicNotEmpty,
+    TopicNotFound,
+)
+from topics.kernel import FLAG_BATCH_OPEN
 from topics.limits import check_topic_name
 from topics.model.topic_config import TopicConfig
 from topics.storage.segments.tag_runs import TagRuns
@@ -98,9 +105,7 @@ class Registry:
                 self._update(existing, changes)
                 return False
             config = TopicConfig.from_changes(changes)
-            _check_dead_letter(name, config)
-            if self._config.max_topics and len(self._by_name) >= self._config.max_topics:
-                raise LimitReached("max_topics", self._config.max_topics)
+            self.check_free(name, config)
             self._create(name, config)
             return True
 
@@ -117,6 +122,59 @@ class Registry:
             if created:
                 self.create(name, write.config)
             return self._by_name[name], created
+
+    def check_free(self, name: str, config: TopicConfig) -> None:
+        """Refuse a topic that cannot begin under this name."""
+        if name in self._by_name:
+            raise TopicExistsIncompatible(f"topic {name!r} is there already", reason="exists")
+        _check_dead_letter(name, config)
+        if self._config.max_topics and len(self._by_name) >= self._config.max_topics:
+            raise LimitReached("max_topics", self._config.max_topics)
+
+    def take_id(self) -> int:
+        """Give an id away, durably, to a topic that may begin later or never."""
+        with self.lock:
+            topic_id = self.next_topic_id
+            shard = self._shards[topic_id % len(self._shards)]
+            with shard.lock:
+                shard.commit.admit(0)
+                self.next_topic_id += 1
+                body = frame.TopicCreate("", {}, self._clock.now_ms())
+                encoded = frame.encode_control(body, topic_id=topic_id, ts=body.created_ts)
+                ticket = shard.submit_control(encoded, needs_sync=True)
+            shard.commit.commit(ticket)
+            return topic_id
+
+    def adopt(
+        self, topic_id: int, name: str, *, config: TopicConfig, build: Callable[[], Topic]
+    ) -> Topic:
+        """Let a topic begin with the segments it has, all of them synced and in place.
+
+        `build` puts them there once nothing can refuse the topic any more.
+        """
+        with self.lock:
+            self.check_free(name, config)
+            shard = self._shards[topic_id % len(self._shards)]
+            with shard.lock:
+                shard.commit.admit(0)
+            topic = build()
+            create = frame.TopicCreate(name, topic.config.as_dict(), topic.created_ts)
+            mark = frame.CheckpointMark({topic.id: topic.absorbed_seq})
+            with shard.lock:
+                ticket = shard.submit_batch(
+                    [
+                        frame.encode_control(create, topic_id=topic.id, flags=FLAG_BATCH_OPEN),
+                        frame.encode_control(mark),
+                    ]
+                )
+            shard.commit.commit(ticket)
+            with shard.lock:
+                self.expire(topic)
+                if topic.enforce_caps():
+                    shard.floors_due.add(topic)
+            self._by_name[name] = topic
+            self.on_created(topic)
+            return topic
 
     def remove(self, name: str, *, if_empty: bool) -> Topic | None:
         """End a topic, durably; its files are still there. None where there was none."""

@@ -297,6 +297,12 @@ class Segment:
         self.bound_for = None
         self._pair = SealedPair(self)
 
+    def move_to_hot(self, store: SegmentStore) -> None:
+        """Read the data from `store` again; `reload` follows."""
+        self.cold_stale = False
+        self.store = store
+        self.tier = "hot"
+
     def _count_deleted(self, index: int, size: int) -> None:
         self.live_records -= 1
         self.live_bytes -= size - FRAME_OVERHEAD_BYTES

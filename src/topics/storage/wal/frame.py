@@ -48,7 +48,7 @@ class Body(Struct, frozen=True, array_like=True):
 
 
 class TopicCreate(Body, frozen=True):
-    """A topic begins."""
+    """A topic begins; without a name its id is only taken, and an upload may use it."""
 
     name: str
     config: dict[str, Any]
