@@ -6,11 +6,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from topics.errors import ServerRefused, TopicNotFound
+from topics.errors import ServerRefused, TopicNotFound, TopicRecreated
 from topics.pipeline.catalog import ServerCatalog
 from topics.pipeline.offsets import Part
 from topics.pipeline.options import Token
-from topics.pipeline.server import Recreated, Server
+from topics.pipeline.server import Server
 from topics.testing.manual_clock import ManualClock
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -72,7 +72,7 @@ def test_the_key_goes_into_the_header_and_nowhere_else() -> None:
 def test_refusals_become_errors_that_tell_what_happened() -> None:
     with pytest.raises(TopicNotFound, match="'a'"):
         open_server(lambda _: refusal(404, "topic_not_found")).topic("a")
-    with pytest.raises(Recreated):
+    with pytest.raises(TopicRecreated):
         open_server(
             lambda _: refusal(409, "topic_exists_incompatible", reason="recreated")
         ).read_range("a", epoch=1, from_seq=0, to_seq=1, max_bytes=1)

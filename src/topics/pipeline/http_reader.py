@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topics.errors import DataLoss
+from topics.errors import DataLoss, TopicRecreated
 from topics.kernel import SEGMENT_LAYOUT, WAL_LAYOUT
 from topics.model.frames import RangePage, decode_range
 from topics.pipeline.decode import Decoder, Frames
 from topics.pipeline.plan import Gap, Span
-from topics.pipeline.server import Recreated, Server
+from topics.pipeline.server import Server
 
 RANGE_BYTES = 8 << 20
 _LAYOUTS = {"wal": WAL_LAYOUT, "segment": SEGMENT_LAYOUT}
@@ -30,7 +30,7 @@ def read_http(span: Span, server: Server, decoder: Decoder) -> Iterator[pa.Recor
                 to_seq=span.last_seq,
                 max_bytes=RANGE_BYTES,
             )
-        except Recreated:
+        except TopicRecreated:
             yield Gap(span.part, at + 1, None, "recreated")
             return
         page = decode_range(content)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topics.clock import Clock, SystemClock
-from topics.errors import ServerRefused, TopicNotFound
+from topics.errors import ServerRefused, TopicNotFound, TopicRecreated
 from topics.model.segments import Manifest
 from topics.pipeline.options import Token
 
@@ -54,10 +54,6 @@ class _Page(Struct, frozen=True, kw_only=True):
 class _Written(Struct, frozen=True, kw_only=True):
     count: int
     deduped: bool = False
-
-
-class Recreated(ServerRefused):
-    """The topic is another one than the reader means."""
 
 
 class Server:
@@ -122,7 +118,7 @@ class Server:
     def read_range(
         self, name: str, *, epoch: int, from_seq: int, to_seq: int, max_bytes: int
     ) -> bytes:
-        """Read (from_seq, to_seq] as frames; `Recreated` if the topic has another epoch."""
+        """Read (from_seq, to_seq] as frames; `TopicRecreated` if the topic has another epoch."""
         query = {
             "from_seq": str(from_seq),
             "to_seq": str(to_seq),
@@ -184,8 +180,11 @@ class Server:
             code, message, detail = "unknown", reply.text[:200], {}
         if code == "topic_not_found":
             return TopicNotFound(path.split("/")[3])
-        kind = Recreated if detail.get("reason") == "recreated" else ServerRefused
-        return kind(f"{self.url} refused {path} with {reply.status_code} {code}: {message}")
+        if detail.get("reason") == "recreated":
+            return TopicRecreated(path.split("/")[3], int(detail.get("epoch", 0)))
+        return ServerRefused(
+            f"{self.url} refused {path} with {reply.status_code} {code}: {message}"
+        )
 
 
 def _retry_after_s(reply: httpx.Response) -> float:
