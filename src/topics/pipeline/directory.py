@@ -2,7 +2,8 @@
 
 What segments hold is read; records that are only in the WAL are not seen: a clean stop of the
 server or of the log puts everything into segments. The newest snapshot tells names and floors. A
-cold directory has none: its topics go by their ids, sixteen hex digits.
+cold directory has none: its topics go by their ids, sixteen hex digits. Partitions are read by
+their own names.
 """
 
 from collections.abc import Sequence
@@ -46,11 +47,10 @@ class DirectoryCatalog:
                 for name in self._topics
                 if (name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern)
             }
-            found |= self._partitions_of(pattern)
             if not found and not pattern.endswith("*") and not skip_missing:
                 raise TopicNotFound(pattern)
             names |= found
-        parts = [self._part(name) for name in sorted(names)]
+        parts = [Part(name, name) for name in sorted(names)]
         return [self._state(part, self.manifest(part)) for part in parts]
 
     def manifest(self, part: Part, *, pin_ms: int | None = None) -> Manifest:  # noqa: ARG002 - nothing to pin
@@ -81,23 +81,6 @@ class DirectoryCatalog:
                 idx = map_file(self._file(self._ids[state.part.name], segment.first_seq, "idx"))
                 return segment.first_seq + bisect_ts(idx, 0, segment.records, ts)
         return state.head_seq + 1
-
-    def _part(self, name: str) -> Part:
-        parent, _, number = name.rpartition("-")
-        return (
-            Part(name, parent, int(number))
-            if self._is_partition(parent, number)
-            else Part(name, name)
-        )
-
-    def _is_partition(self, parent: str, number: str) -> bool:
-        topic = self._topics.get(parent)
-        return topic is not None and number.isdecimal() and bool(topic.config.get("partitions"))
-
-    def _partitions_of(self, parent: str) -> set[str]:
-        topic = self._topics.get(parent)
-        count = topic.config.get("partitions") if topic is not None else None
-        return {f"{parent}-{number}" for number in range(int(count or 0))} & set(self._topics)
 
     def _state(self, part: Part, manifest: Manifest) -> PartState:
         return PartState(
