@@ -148,6 +148,18 @@ def test_a_directory_that_is_none_is_refused_and_not_made(tmp_path: Path) -> Non
         DirectoryCatalog(str(tmp_path / "empty"))
 
 
+def test_a_directory_in_use_is_read_with_a_warning(
+    directory: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    DirectoryCatalog(directory)
+    assert caplog.messages == []
+    with topics.open(directory) as log:
+        log.append("orders", [{"data": "newest"}])
+        state = DirectoryCatalog(directory).states(["orders"])[0]
+    assert state.head_seq == 4
+    assert "is in use, or was not closed" in caplog.messages[0]
+
+
 def test_times_become_seqs(directory: str) -> None:
     given = options(directory, "orders")
     catalog = DirectoryCatalog(directory)

@@ -6,6 +6,7 @@ cold directory has none: its topics go by their ids, sixteen hex digits. Partiti
 their own names.
 """
 
+import logging
 from collections.abc import Sequence
 
 from topics.errors import OptionError, TopicNotFound
@@ -15,6 +16,8 @@ from topics.pipeline.local_files import file_exists, list_directory, map_file, o
 from topics.pipeline.offsets import Part, PartState
 from topics.storage.disk import paths
 from topics.storage.snapshots.snapshot import TopicSnapshot, load_newest_snapshot
+
+_log = logging.getLogger("topics.pipeline")
 
 
 class DirectoryCatalog:
@@ -35,6 +38,12 @@ class DirectoryCatalog:
                     self._topics[name], self._ids[name] = None, topic_id
         if not self._topics:
             raise OptionError(f"{path} holds no topics: it is neither a data nor a cold directory")
+        if file_exists(f"{path}/{paths.RUNNING}"):
+            _log.warning(
+                "topics: %s is in use, or was not closed: its newest records are not in segments "
+                "yet and are not read; read with url, or stop the server first",
+                path,
+            )
 
     def close(self) -> None:
         """Nothing is held open."""
