@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-KEYS = "reader-and-writer:rw,nobody:r:other"
+KEYS = "reader-and-writer:rw,nobody:r:other,writer:w"
 
 
 @pytest.fixture
@@ -105,6 +105,14 @@ def test_a_wrong_key_is_refused_and_not_shown(spark: "SparkSession", feed: Feed)
     with pytest.raises(Exception, match="403 forbidden") as refused:
         save(frame, feed, token="nobody")
     assert "nobody" not in str(refused.value)
+
+
+def test_a_key_that_may_only_write_can_write(spark: "SparkSession", feed: Feed) -> None:
+    save(spark.range(1).selectExpr("cast(id as string) as data"), feed, token="writer")
+    assert [record["data"] for record in feed.records()] == [0]
+    options = {"url": feed.url, "topic": feed.topic, "token": "writer"}
+    with pytest.raises(Exception, match="403 forbidden"):
+        spark.read.format("topics").options(**options).load().count()
 
 
 def test_a_token_may_be_in_a_file(spark: "SparkSession", feed: Feed, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from topics.errors import OptionError, TopicNotFound, TopicsError
+from topics.errors import TopicsError
 from topics.pipeline.local_files import read_file
 from topics.pipeline.options import (
     SourceOptions,
@@ -69,13 +69,13 @@ class TopicsSource(DataSource):
         """Fix the range of a batch query now.
 
         Spark does not say what the object is made for: it may be a stream, or a sink for a topic
-        that is yet to be made. So a refusal is kept for the reader, if there ever is one.
+        that is yet to be made, with a key that may not read. So a refusal is kept for the reader, if there ever is one.
         """
         try:
             options = self._read_options()
             with closing(open_catalog(options)) as catalog:
                 self._snapshot = take_snapshot(options, catalog)
-        except (OptionError, TopicNotFound) as error:
+        except TopicsError as error:
             self._refused = error
 
 
