@@ -69,7 +69,8 @@ class TopicsSource(DataSource):
         """Fix the range of a batch query now.
 
         Spark does not say what the object is made for: it may be a stream, or a sink for a topic
-        that is yet to be made, with a key that may not read. So a refusal is kept for the reader, if there ever is one.
+        that is yet to be made, with a key that may not read. So a refusal is kept for the reader,
+        if there ever is one.
         """
         try:
             options = self._read_options()
