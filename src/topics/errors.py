@@ -38,6 +38,7 @@ TopicsError
 ├── PipelineError            a Spark query cannot go on: its author has to decide
 │   ├── DataLoss
 │   ├── BadRow
+│   ├── LakeConflict
 │   └── ServerRefused
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
@@ -427,6 +428,10 @@ class DataLoss(PipelineError):
 
 class BadRow(PipelineError):
     """A row that cannot become a record."""
+
+
+class LakeConflict(PipelineError):
+    """Two runs, or a run and a checkpoint that is not its own, would spoil a lake."""
 
 
 class ServerRefused(PipelineError):
