@@ -76,6 +76,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
         str | None, Meta(description="folder for old sealed segments; unset: no cold tier")
     ] = None
 
+    backup_dir: Annotated[
+        str | None, Meta(description="folder that backups over HTTP go to; unset: there are none")
+    ] = None
+
     host: Annotated[str, Meta(description="address the HTTP server listens on")] = "127.0.0.1"
     port: Annotated[int, _count("port of the HTTP server; 0: any free one", low=0, high=65_535)] = (
         4000

@@ -11,6 +11,7 @@ TopicsError
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── BackupExists
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -90,6 +91,12 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class BackupExists(RequestError):
+    """A backup was to go where something is already."""
+
+    code = "backup_exists"
 
 
 class TopicNotEmpty(RequestError):

@@ -32,6 +32,7 @@ CODES = {
     "router_not_found",
     "router_cycle",
     "not_a_queue",
+    "backup_exists",
     "payload_too_large",
     "unsupported_media_type",
     "throttled",

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
 from topics.model.append import AppendBody, AppendReply
+from topics.model.backups import BackupReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
 from topics.model.health import HealthReply, ReadyReply
@@ -61,6 +62,7 @@ _CURSOR = "^YWZ0ZXI6([A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]
 PARAMETERS: Mapping[str, Schema] = {
     "topic": {"type": "string", "pattern": TOPIC_NAME_PATTERN},
     "router": {"type": "string", "pattern": ROUTER_NAME_PATTERN},
+    "backup": {"type": "string", "pattern": TOPIC_NAME_PATTERN},
     "wid": {"type": "string"},
     "prefix": {"type": "string"},
     "source": {"type": "string"},
@@ -189,6 +191,13 @@ DESCRIPTIONS: Mapping[str, Description] = {
         takes=dict[str, Any],
         gives=TicketReply,
         statuses=(201,),
+    ),
+    "POST /v0/backups/:backup": Description(
+        summary="Copy everything, as it is at one moment, into the folder of backups",
+        takes=dict[str, Any],
+        gives=BackupReply,
+        statuses=(201,),
+        refusals=(404, 409),
     ),
     "GET /v0/metrics": Description(summary="Every number about the server", media=(TEXT, JSON)),
     "GET /v0/health": Description(summary="Is the process alive", gives=HealthReply),

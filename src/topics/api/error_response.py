@@ -31,6 +31,7 @@ STATUS_OF_CODE = {
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "not_a_queue": 409,
+    "backup_exists": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,
