@@ -178,6 +178,30 @@ def test_cold_segments_are_hot_ones_in_a_backup() -> None:
         assert restored.state("t").cold_segments == 0
 
 
+def test_partitions_groups_routers_and_keys_are_in_a_backup() -> None:
+    target = HostileDisk()
+    with open_log(HostileDisk()) as log:
+        log.create("orders", partitions=3, durability="fsync")
+        log.append("orders", [{"key": f"user{n}", "data": n} for n in range(9)])
+        log.engine.put_router("orders-0->copy", {"source": "orders-0", "dest": "copy"})
+        joined = log.join("billing", member="c", topics=["orders"])
+        polled = log.poll("billing", member="c", generation=joined.generation)
+        committed = log.commit(
+            "billing", polled.positions, member="c", generation=joined.generation
+        ).committed
+        log.append("plain", [{"data": 1}], idempotency_key="once")
+        log.engine.backup(target)
+        copied = values(log, "copy")
+    assert verify(target.copy()).healthy
+    with open_log(target.kill()) as restored:
+        assert len(restored.state("orders").partitions) == 3
+        state = restored.group_state("billing")
+        assert (state.lag_total, state.generation) == (0, joined.generation)
+        assert {p.partition: p.committed for p in state.partitions} == committed["orders"]
+        assert values(restored, "copy") == copied
+        assert restored.append("plain", [{"data": 1}], idempotency_key="once").deduped
+
+
 def test_a_place_that_holds_something_is_refused() -> None:
     target = HostileDisk()
     with open_log(HostileDisk()) as log:
