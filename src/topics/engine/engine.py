@@ -792,6 +792,8 @@ class Engine:
             try:
                 for _ in range(BACKUP_PASSES):
                     self._copy_segments(copy)
+                for _, topic in self.registry.each():
+                    copy.copy_tag_runs(topic)
                 # No checkpoint, no attach: what the log calls absorbed is copied.
                 with self._work_lock, self.registry.lock:
                     self._check_open()
@@ -801,8 +803,6 @@ class Engine:
                     copy.copy_log(directory, start, ends[directory])
             finally:
                 self._log_hold = {}
-            for _, topic in self.registry.each():
-                copy.copy_tag_runs(topic)
         copy.finish(snapshot)
         return BackedUp(
             topics=len(self.registry),
