@@ -60,7 +60,7 @@ def test_a_start_that_fails_never_says_ready(tmp_path: Path) -> None:
 
 @needs_systemd
 def test_systemd_finds_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
-    text = UNIT.read_text().replace("/opt/topics/bin/topics", sys.executable)
+    text = UNIT.read_text().replace("/usr/local/lib/topics/bin/topics", sys.executable)
     copy = tmp_path / "topics.service"
     copy.write_text(text)
     done = subprocess.run(
