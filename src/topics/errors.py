@@ -11,6 +11,7 @@ TopicsError
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── PayloadMismatch
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -24,6 +25,7 @@ TopicsError
 │   ├── Throttled
 │   ├── LimitReached
 │   ├── NotReady
+│   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
 └── StorageError             the operator has to look: never caught inside the engine
@@ -222,6 +224,19 @@ class RouterCycle(RequestError):
         )
 
 
+class PayloadMismatch(RequestError):
+    """A record does not fit the type that its reader named; `seq` is where to go on from."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        super().__init__(topic, seq, reason)
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record {self.seq} of topic {self.topic!r} does not fit its type: {self.reason}"
+
+
 class RetryLater(TopicsError):
     """Nothing is wrong, but not now."""
 
@@ -264,6 +279,14 @@ class NotReady(RetryLater):
 
     def __str__(self) -> str:
         return f"the log is being replayed, {self.progress:.0%} done: try again soon"
+
+
+class Unreachable(RetryLater):
+    """No answer came from the server; `sent` tells that it may have done what was asked."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class Closed(RetryLater):
