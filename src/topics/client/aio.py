@@ -9,10 +9,13 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from topics.client import calls
+from topics.client.async_producer import AsyncProducer
 from topics.client.async_transport import AsyncTransport
+from topics.client.producer import BUFFER_BYTES, DELIVERY_S
+from topics.client.queue import AsyncQueueHandle
 from topics.client.replies import Health
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
@@ -164,7 +167,34 @@ class AsyncTopics:
         """Take a topic in the hand; `model` is the type of its `data`."""
         return AsyncTopicHandle(self, name, model)
 
+    def producer(
+        self,
+        topic: str,
+        *,
+        linger_ms: int = 5,
+        max_batch: int = 1000,
+        buffer_bytes: int = BUFFER_BYTES,
+        when_full: Literal["block", "raise"] = "block",
+    ) -> AsyncProducer:
+        """Send single records as few batches, in order and once each."""
+        return AsyncProducer(
+            lambda call: self._call(call, retry_for_s=DELIVERY_S),
+            topic,
+            linger_ms=linger_ms,
+            max_batch=max_batch,
+            buffer_bytes=buffer_bytes,
+            when_full=when_full,
+        )
+
     # Jobs.
+
+    @overload
+    def queue(self, name: str) -> AsyncQueueHandle[Any]: ...
+    @overload
+    def queue(self, name: str, model: type[T]) -> AsyncQueueHandle[T]: ...
+    def queue(self, name: str, model: type[Any] | None = None) -> AsyncQueueHandle[Any]:
+        """Take a queue in the hand; `model` is the type of its jobs' `data`."""
+        return AsyncQueueHandle(self, name, model)
 
     async def claim(
         self,

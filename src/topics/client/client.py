@@ -8,9 +8,11 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from topics.client import calls
+from topics.client.producer import BUFFER_BYTES, DELIVERY_S, Producer
+from topics.client.queue import QueueHandle
 from topics.client.replies import Health
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
@@ -163,7 +165,35 @@ class Topics:
         """Take a topic in the hand; `model` is the type of its `data`."""
         return TopicHandle(self, name, model)
 
+    def producer(
+        self,
+        topic: str,
+        *,
+        linger_ms: int = 5,
+        max_batch: int = 1000,
+        buffer_bytes: int = BUFFER_BYTES,
+        when_full: Literal["block", "raise"] = "block",
+    ) -> Producer:
+        """Send single records as few batches, in order and once each."""
+        return Producer(
+            lambda call: self._call(call, retry_for_s=DELIVERY_S),
+            topic,
+            clock=self._clock,
+            linger_ms=linger_ms,
+            max_batch=max_batch,
+            buffer_bytes=buffer_bytes,
+            when_full=when_full,
+        )
+
     # Jobs.
+
+    @overload
+    def queue(self, name: str) -> QueueHandle[Any]: ...
+    @overload
+    def queue(self, name: str, model: type[T]) -> QueueHandle[T]: ...
+    def queue(self, name: str, model: type[Any] | None = None) -> QueueHandle[Any]:
+        """Take a queue in the hand; `model` is the type of its jobs' `data`."""
+        return QueueHandle(self, name, model)
 
     def claim(
         self,

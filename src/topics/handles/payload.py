@@ -10,7 +10,8 @@ import msgspec
 
 from topics.errors import PayloadMismatch, RequestError
 from topics.model.diff import Record
-from topics.model.stream import TypedRecord
+from topics.model.queues import Job
+from topics.model.stream import TypedJob, TypedRecord
 
 T = TypeVar("T")
 
@@ -30,19 +31,20 @@ class Payload(Generic[T]):
             raise RequestError(f"data must be JSON values: {error}") from None
 
     def typed(self, topic: str, record: Record) -> TypedRecord[T]:
+        return TypedRecord(**_fields(record), value=self._value(topic, record))
+
+    def typed_job(self, topic: str, job: Job) -> TypedJob[T]:
+        return TypedJob(**_fields(job), value=self._value(topic, job))
+
+    def _value(self, topic: str, record: Record) -> T:
         try:
-            value = self._decode(record.data_json)
+            return self._decode(record.data_json)
         except ValueError as error:  # what msgspec and pydantic raise is one
             raise PayloadMismatch(topic, record.seq, str(error)) from error
-        return TypedRecord(
-            seq=record.seq,
-            ts=record.ts,
-            node=record.node,
-            tag=record.tag,
-            meta_json=record.meta_json,
-            data_json=record.data_json,
-            value=value,
-        )
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def _decoder_of(model: type[T] | None) -> Callable[[msgspec.Raw], T]:

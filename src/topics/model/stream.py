@@ -6,12 +6,23 @@ from msgspec import Struct
 
 from topics.limits import DEFAULT_LIMIT
 from topics.model.diff import Record, Tombstone
+from topics.model.queues import Job
 
 T = TypeVar("T")
 
 
 class TypedRecord(Record, Generic[T], frozen=True, kw_only=True):
     """A record whose `data` is of the type that its reader named."""
+
+    value: T
+
+    @property
+    def data(self) -> T:
+        return self.value
+
+
+class TypedJob(Job, Generic[T], frozen=True, kw_only=True):
+    """A claimed job whose `data` is of the type that its worker named."""
 
     value: T
 
