@@ -14,7 +14,8 @@ from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
 from topics.client.outbox import BATCH_BYTES, Entry, Outbox, encode_record
-from topics.errors import Closed, RecordTooLarge, RequestError, Throttled, TopicNotFound
+from topics.errors import Closed, RecordTooLarge, RequestError, Throttled, TopicFull, Unreachable
+from topics.model.append import Appended
 from topics.testing.server_process import ServerProcess
 
 
@@ -99,16 +100,29 @@ def test_what_is_no_json_is_refused_at_once(client: Topics) -> None:
 
 def test_the_first_error_is_told_by_the_close(client: Topics) -> None:
     name = fresh()
-    client.create(name, auto_create=False)
-    client.drop(name)
-    producer = client.producer("no/name")
-    future = producer.send(1)
-    with pytest.raises(RequestError):
+    client.create(name, cap_records=1, discard="reject")
+    producer = client.producer(name, max_batch=1)
+    good, bad = producer.send(1), producer.send(2)
+    with pytest.raises(TopicFull):
         producer.close()
-    assert isinstance(future.exception(0), RequestError)
-    assert not isinstance(future.exception(0), TopicNotFound)
+    assert good.result(0) == 1
+    assert isinstance(bad.exception(0), TopicFull)
     with pytest.raises(Closed):
         producer.send(2)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_a_producer_that_broke(client: Topics) -> None:
+    producer = client.producer(fresh(), linger_ms=3_600_000)
+
+    def broken(_call: object) -> Appended:
+        raise ZeroDivisionError
+
+    producer._call = broken
+    futures = [producer.send(n) for n in range(3)]
+    with pytest.raises(Unreachable):
+        producer.flush()
+    assert all(isinstance(future.exception(0), Unreachable) for future in futures)
 
 
 def test_a_full_buffer_refuses_or_waits() -> None:

@@ -20,7 +20,7 @@ from topics.errors import (
     TopicsError,
     Unreachable,
 )
-from topics.limits import MIB
+from topics.limits import MIB, check_topic_name
 from topics.model.append import Appended
 
 BATCH_BYTES: Final = 4 * MIB
@@ -73,7 +73,7 @@ class Outbox:
         self.settled = 0
         self.first_error: TopicsError | None = None
         self._waiting_bytes = 0
-        self._topic = topic
+        self._topic = check_topic_name(topic)
         self._max_batch = max_batch
         self._producer_id = f"p-{secrets.token_hex(12)}"
         self._producer_seq = 0
