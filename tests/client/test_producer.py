@@ -123,6 +123,7 @@ def test_nobody_waits_for_a_producer_that_broke(client: Topics) -> None:
     with pytest.raises(Unreachable):
         producer.flush()
     assert all(isinstance(future.exception(0), Unreachable) for future in futures)
+    producer._thread.join(DEADLINE_S)
 
 
 def test_a_full_buffer_refuses_or_waits() -> None:
