@@ -3,9 +3,15 @@
 import typer
 
 from topics.cli.config import show_config
+from topics.cli.context import context_app
 from topics.cli.inspect import run_inspect
+from topics.cli.put import run_put
+from topics.cli.queue import queue_app
 from topics.cli.repair import run_repair
+from topics.cli.router import router_app
 from topics.cli.serve import run_serve
+from topics.cli.tail import run_tail
+from topics.cli.topic import topic_app
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
 
@@ -18,8 +24,14 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(topic_app, name="topic")
+app.add_typer(queue_app, name="queue")
+app.add_typer(router_app, name="router")
+app.add_typer(context_app, name="context")
 
 app.command("serve")(run_serve)
+app.command("put")(run_put)
+app.command("tail")(run_tail)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)

@@ -30,7 +30,7 @@ from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
-from topics.model.topics import TopicState
+from topics.model.topics import ListedTopic, TopicState
 
 T = TypeVar("T")
 
@@ -84,6 +84,10 @@ class AsyncTopics:
     async def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
         return await self._flow(calls.topics(prefix))
+
+    async def listed(self, prefix: str = "") -> list[ListedTopic]:
+        """Return the topics with their heads and sizes, sorted by name."""
+        return await self._flow(calls.listed(prefix))
 
     # Records.
 

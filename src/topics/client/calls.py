@@ -15,7 +15,7 @@ from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked
 from topics.model.routers import RouterState
-from topics.model.topics import TopicState
+from topics.model.topics import ListedTopic, TopicState
 
 PAGE_SIZE = 1000
 
@@ -67,20 +67,26 @@ def drop(topic: str, *, if_empty: bool) -> Call[bool]:
     return Call(request=request, decode=replies.read_was_deleted, repeatable=True, name=topic)
 
 
-def topics(prefix: str) -> Flow[list[str]]:
+def listed(prefix: str) -> Flow[list[ListedTopic]]:
     """Turn the pages of the list."""
-    names: list[str] = []
+    found: list[ListedTopic] = []
     cursor: str | None = None
     while True:
         query = _query(prefix=prefix, page_size=PAGE_SIZE, cursor=cursor)
         request = Request(method="GET", path=f"/v0/topics{query}")
-        page: replies.TopicNames = yield Call(
-            request=request, decode=replies.read_topic_names, repeatable=True
+        page: replies.TopicPage = yield Call(
+            request=request, decode=replies.read_topic_page, repeatable=True
         )
-        names += [listed.topic for listed in page.topics]
+        found += page.topics
         cursor = page.next_cursor
         if cursor is None:
-            return names
+            return found
+
+
+def topics(prefix: str) -> Flow[list[str]]:
+    """Return names alone."""
+    found = yield from listed(prefix)
+    return [topic.topic for topic in found]
 
 
 # Records.

@@ -28,7 +28,7 @@ from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
-from topics.model.topics import TopicState
+from topics.model.topics import ListedTopic, TopicState
 
 T = TypeVar("T")
 
@@ -82,6 +82,10 @@ class Topics:
     def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
         return self._flow(calls.topics(prefix))
+
+    def listed(self, prefix: str = "") -> list[ListedTopic]:
+        """Return the topics with their heads and sizes, sorted by name."""
+        return self._flow(calls.listed(prefix))
 
     # Records.
 

@@ -13,7 +13,7 @@ from topics.model.diff import Page, Tombstone
 from topics.model.queues import Acked, Claimed, Extended, Job, Lease, Nacked
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.topic_config import TopicConfig
-from topics.model.topics import TopicState
+from topics.model.topics import ListedTopic, TopicState
 
 T = TypeVar("T")
 
@@ -41,14 +41,10 @@ class _CreatedReply(Struct, frozen=True):
     created: bool
 
 
-class _ListedTopic(Struct, frozen=True):
-    topic: str
-
-
-class TopicNames(Struct, frozen=True):
+class TopicPage(Struct, frozen=True):
     """One page of a list of topics."""
 
-    topics: list[_ListedTopic]
+    topics: list[ListedTopic]
     next_cursor: str | None = None
 
 
@@ -91,7 +87,7 @@ read_deleted_records = decoder(Deleted)
 read_acked = decoder(Acked)
 read_nacked = decoder(Nacked)
 read_extended = decoder(Extended)
-read_topic_names = decoder(TopicNames)
+read_topic_page = decoder(TopicPage)
 read_router_page = decoder(RouterPage)
 read_health = decoder(Health)
 

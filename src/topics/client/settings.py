@@ -24,7 +24,7 @@ class ClientSettings:
     ) -> None:
         environ = os.environ  # noqa: TID251 - a client is configured where its program runs
         self.url = (url or environ.get("TOPICS_URL") or DEFAULT_URL).rstrip("/")
-        self._token = token or environ.get("TOPICS_TOKEN") or None
+        self._token = (environ.get("TOPICS_TOKEN") if token is None else token) or None
         self.timeout_s = timeout_s
         self.retry_for_s = retry_for_s
         self.scheme, self.host, self.port, self.prefix = parse_url(self.url)
