@@ -146,11 +146,13 @@ class Log:
         """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
         return self._append(topic, read_write(body, self.engine.config))
 
-    def diff(
+    def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
         topic: str,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         limit: int = DEFAULT_LIMIT,
         node: str | Sequence[str] = (),
         match: object = None,
@@ -161,6 +163,7 @@ class Log:
     ) -> Page:
         """Read what comes after `from_seq`: records, the loss before them, where to go on.
 
+        Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
         With `wait_ms` it waits that long for something to read.
         """
         found = self._existing(topic)
@@ -168,6 +171,8 @@ class Log:
             found.config,
             self.engine.config,
             from_seq=from_seq,
+            from_ts=from_ts,
+            until_ts=until_ts,
             limit=limit,
             node=node,
             match=match,
@@ -184,6 +189,8 @@ class Log:
         return self.diff(
             request.topic,
             from_seq=request.from_seq,
+            from_ts=request.from_ts,
+            until_ts=request.until_ts,
             limit=request.limit,
             node=request.node,
             match=request.match,
@@ -320,7 +327,7 @@ class Log:
         clock = self.engine.clock
         deadline_s = clock.monotonic_s() + wait_ms / 1000
         while not page.count and page.tombstone is None and page.caught_up:
-            if clock.monotonic_s() >= deadline_s:
+            if page.until_reached or clock.monotonic_s() >= deadline_s:
                 break
             clock.sleep(LOOK_S)
             if self.engine.topic(topic.name) is not topic:

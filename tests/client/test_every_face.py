@@ -215,3 +215,15 @@ def test_a_read_that_waits_comes_back_empty_after_its_time(log: AnyLog) -> None:
     log.create(name)
     page = log.diff(name, wait_ms=30)
     assert (page.count, page.caught_up) == (0, True)
+
+
+def test_a_read_between_two_times_ends_with_its_window(log: AnyLog) -> None:
+    name = fresh()
+    log.append(name, [{"data": n} for n in range(3)])
+    ts = log.diff(name).records[0].ts
+    handle = log.topic(name)
+    end = max(record.ts for record in log.diff(name).records) + 1
+    items = list(handle.read(from_ts=ts, until_ts=end, until_caught_up=False))
+    assert [item.data for item in items if isinstance(item, Record)] == [0, 1, 2]
+    assert log.diff(name, from_ts=end).count == 0
+    assert log.diff(name, until_ts=ts).until_reached

@@ -121,10 +121,12 @@ def append_json(topic: str, body: bytes, *, repeatable: bool = False) -> Call[Ap
     return Call(request=request, decode=replies.read_appended, repeatable=repeatable, name=topic)
 
 
-def diff(
+def diff(  # noqa: PLR0913 - one argument a field of the contract
     topic: str,
     *,
     from_seq: int = 0,
+    from_ts: int = 0,
+    until_ts: int = 0,
     limit: int = DEFAULT_LIMIT,
     node: str | Sequence[str] = (),
     match: object = None,
@@ -135,6 +137,8 @@ def diff(
 ) -> Call[Page]:
     fields = {
         "from_seq": from_seq,
+        "from_ts": from_ts or None,
+        "until_ts": until_ts or None,
         "limit": limit,
         "node": node if isinstance(node, str) else list(node) or None,
         "match": match,

@@ -117,11 +117,13 @@ class Topics:
         """Append a JSON body as it is: `{"records": [...], "idempotency_key": …}`."""
         return self._call(calls.append_json(topic, body))
 
-    def diff(
+    def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
         topic: str,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         limit: int = DEFAULT_LIMIT,
         node: str | Sequence[str] = (),
         match: object = None,
@@ -130,11 +132,17 @@ class Topics:
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         wait_ms: int = 0,
     ) -> Page:
-        """Read what comes after `from_seq`: records, the loss before them, where to go on."""
+        """Read what comes after `from_seq`: records, the loss before them, where to go on.
+
+        Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        With `wait_ms` it waits that long for something to read.
+        """
         return self._call(
             calls.diff(
                 topic,
                 from_seq=from_seq,
+                from_ts=from_ts,
+                until_ts=until_ts,
                 limit=limit,
                 node=node,
                 match=match,
@@ -150,6 +158,8 @@ class Topics:
         call = calls.diff(
             request.topic,
             from_seq=request.from_seq,
+            from_ts=request.from_ts,
+            until_ts=request.until_ts,
             limit=request.limit,
             node=request.node,
             match=request.match,

@@ -25,6 +25,7 @@ class _DiffReply(Struct, frozen=True):
     head_seq: int
     earliest_seq: int
     tombstone: Tombstone | None = None
+    until_reached: bool | None = None
     performance: dict[str, Any] = {}
 
 
@@ -110,6 +111,7 @@ def read_page(body: bytes) -> Page:
         tombstone=reply.tombstone,
         records_scanned=reply.performance.get("records_scanned", 0),
         cold_segments_read=reply.performance.get("cold_segments_read", 0),
+        until_reached=reply.until_reached,
     )
 
 

@@ -58,6 +58,8 @@ class AsyncTopicHandle(Generic[T]):
         self,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         until_caught_up: bool = True,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
@@ -66,6 +68,8 @@ class AsyncTopicHandle(Generic[T]):
         first = PageRequest(
             topic=self.name,
             from_seq=from_seq,
+            from_ts=from_ts,
+            until_ts=until_ts,
             limit=limit,
             node=node,
             match=match,
@@ -80,6 +84,7 @@ class AsyncTopicHandle(Generic[T]):
         self,
         *,
         from_seq: int | None = None,
+        until_ts: int = 0,
         until_caught_up: bool = False,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
@@ -87,7 +92,12 @@ class AsyncTopicHandle(Generic[T]):
     ) -> AsyncIterator[Item[T]]:
         start = (await self._source.state(self.name)).head_seq if from_seq is None else from_seq
         async for item in self.read(
-            from_seq=start, until_caught_up=until_caught_up, limit=limit, node=node, match=match
+            from_seq=start,
+            until_ts=until_ts,
+            until_caught_up=until_caught_up,
+            limit=limit,
+            node=node,
+            match=match,
         ):
             yield item
 

@@ -36,7 +36,7 @@ class Cursor(Generic[T]):
             from_seq=page.next_from_seq,
             wait_ms=WAIT_MS if page.caught_up else 0,
         )
-        self.done = self._until_caught_up and page.caught_up
+        self.done = bool(page.until_reached) or (self._until_caught_up and page.caught_up)
         if page.caught_up and not self._is_live:
             yield CaughtUp(topic=page.topic, from_seq=page.next_from_seq, head_seq=page.head_seq)
         self._is_live = page.caught_up

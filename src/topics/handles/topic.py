@@ -58,15 +58,22 @@ class TopicHandle(Generic[T]):
         self,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         until_caught_up: bool = True,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
         match: str | tuple[str, ...] | None = None,
     ) -> Iterator[Item[T]]:
-        """Yield what comes after `from_seq`, to the end; `limit` is the size of a page."""
+        """Yield what comes after `from_seq`, to the end; `limit` is the size of a page.
+
+        Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        """
         first = PageRequest(
             topic=self.name,
             from_seq=from_seq,
+            from_ts=from_ts,
+            until_ts=until_ts,
             limit=limit,
             node=node,
             match=match,
@@ -80,6 +87,7 @@ class TopicHandle(Generic[T]):
         self,
         *,
         from_seq: int | None = None,
+        until_ts: int = 0,
         until_caught_up: bool = False,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
@@ -88,7 +96,12 @@ class TopicHandle(Generic[T]):
         """Yield what comes, without end; from now on, or after `from_seq`."""
         start = self._source.state(self.name).head_seq if from_seq is None else from_seq
         return self.read(
-            from_seq=start, until_caught_up=until_caught_up, limit=limit, node=node, match=match
+            from_seq=start,
+            until_ts=until_ts,
+            until_caught_up=until_caught_up,
+            limit=limit,
+            node=node,
+            match=match,
         )
 
     def __repr__(self) -> str:

@@ -48,6 +48,8 @@ class PageRequest(Struct, frozen=True, kw_only=True):
 
     topic: str
     from_seq: int
+    from_ts: int = 0
+    until_ts: int = 0
     limit: int = DEFAULT_LIMIT
     node: str | tuple[str, ...] = ()
     match: str | tuple[str, ...] | None = None

@@ -69,6 +69,15 @@ def test_what_is_put_is_what_peek_and_tail_show(run: Run, api: Topics) -> None:
     assert len(run("tail", name, "--from-seq", "0", "-n", "1").lines) == 1
 
 
+def test_a_tail_may_begin_and_end_at_a_time(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    api.append(name, [{"data": 1}])
+    assert len(run("tail", name, "--since", "2020-01-01", "--until-caught-up").lines) == 1
+    assert run("tail", name, "--until", "2020-01-01T00:00:00").lines == []
+    late = run("tail", name, "--since", "2999-12-31 00:00:00", "--until-caught-up")
+    assert late.lines == []
+
+
 def test_loss_is_a_line_in_a_pipe(run: Run, api: Topics) -> None:
     name = fresh("cli")
     api.create(name, cap_records=1)
