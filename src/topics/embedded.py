@@ -17,6 +17,7 @@ from topics.engine.background import Background
 from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.request import Write, build_diff_request, build_write, read_write
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import ConfigError, TopicNotFound, TopicsError
 from topics.handles import TopicHandle
@@ -101,7 +102,10 @@ class Log:
     # Topics.
 
     def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - any JSON
-        """Create a topic, or change the config of an existing one; return its state."""
+        """Create a topic, or change the config of an existing one; return its state.
+
+        With `partitions` a partitioned one, or more of them.
+        """
         self.engine.create_topic(topic, config)
         return self.engine.topic_state(topic, touch=False)
 
@@ -115,7 +119,8 @@ class Log:
 
     def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
-        return [topic.name for topic in self.engine.topics() if topic.name.startswith(prefix)]
+        both: list[Topic | Partitioned] = [*self.engine.topics(), *self.engine.partitioned()]
+        return sorted(topic.name for topic in both if topic.name.startswith(prefix))
 
     # Records.
 
@@ -130,7 +135,11 @@ class Log:
         producer_seq: int | None = None,
         create: bool = True,
     ) -> Appended:
-        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
+        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing.
+
+        To a partitioned topic, where they may have a `key`: all or nothing a partition.
+        """
+        parent = self.engine.find_partitioned(topic)
         write = build_write(
             records,
             self.engine.config,
@@ -139,12 +148,15 @@ class Log:
             producer_id=producer_id,
             producer_seq=producer_seq,
             create=create,
+            keyed=parent is not None,
         )
-        return self._append(topic, write)
+        return self._append(topic, parent, write)
 
     def append_json(self, topic: str, body: bytes) -> Appended:
         """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
-        return self._append(topic, read_write(body, self.engine.config))
+        parent = self.engine.find_partitioned(topic)
+        write = read_write(body, self.engine.config, keyed=parent is not None)
+        return self._append(topic, parent, write)
 
     def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
@@ -315,7 +327,9 @@ class Log:
     ) -> None:
         self.close()
 
-    def _append(self, topic: str, write: Write) -> Appended:
+    def _append(self, topic: str, parent: Partitioned | None, write: Write) -> Appended:
+        if parent is not None:
+            return self.engine.append_partitioned(parent, write)
         found, created = self.engine.topic_for_write(topic, write)
         appended = self.engine.append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended

@@ -6,6 +6,7 @@ TopicsError
 │   ├── RecordTooLarge
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
+│   │   └── TopicPartitioned
 │   ├── TopicNotEmpty
 │   ├── TopicFull
 │   ├── NotAQueue
@@ -28,6 +29,7 @@ TopicsError
 │   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
+├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
     │   ├── DiskFull
@@ -92,6 +94,26 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class TopicPartitioned(TopicExistsIncompatible):
+    """The topic has partitions: it has no seqs of its own, they have."""
+
+    def __init__(self, topic: str, partitions: list[str]) -> None:
+        super().__init__(topic)
+        self.args = (topic, partitions)  # they rebuild the error when it is unpickled
+        self.topic = topic
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} has {len(self.partitions)} partitions: read them one by one, "
+            "or all of them with a group"
+        )
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"topic": self.topic, "partitions": self.partitions}
 
 
 class TopicNotEmpty(RequestError):
@@ -293,6 +315,25 @@ class Closed(RetryLater):
     """The log is closed or closing."""
 
     code = "shutting_down"
+
+
+class PartlyWritten(TopicsError):
+    """Some partitions took their part of a write, and others did not, because of `cause`.
+
+    With the same idempotency key a repeat writes the rest and nothing twice.
+    """
+
+    def __init__(
+        self, cause: TopicsError, placements: list[dict[str, object]], failed: list[int]
+    ) -> None:
+        super().__init__(cause, placements, failed)
+        self.cause = cause
+        self.placements = placements
+        self.failed = failed
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.failed))
+        return f"{self.cause}; partitions {names} did not get their part of the write"
 
 
 class ConfigError(TopicsError):

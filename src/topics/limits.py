@@ -23,6 +23,8 @@ MAX_WAIT_MS: Final = 30_000
 DEFAULT_BATCH_BYTES: Final = 1 * MIB  # byte budget of one read
 MAX_BATCH_BYTES: Final = 8 * MIB
 MAX_NAME_CHARS: Final = 255
+MAX_PARTITIONS: Final = 1024
+MAX_KEY_BYTES: Final = 256
 
 TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"

@@ -13,6 +13,7 @@ from topics.model.append import AppendBody, AppendReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
 from topics.model.health import HealthReply, ReadyReply
+from topics.model.partitions import TopicPutBody
 from topics.model.queues import (
     AckReply,
     AckRequest,
@@ -31,7 +32,6 @@ from topics.model.routers import (
     RouterReply,
 )
 from topics.model.tickets import TicketReply
-from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
 from topics.model.watch import WatchBody, WatchReply
 
@@ -98,7 +98,7 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "PUT /v0/topics/:topic": Description(
         summary="Create a topic, or change its config",
-        takes=TopicConfig,
+        takes=TopicPutBody,
         gives=TopicPutReply,
         statuses=(200, 201),
         refusals=(409,),
@@ -119,13 +119,13 @@ DESCRIPTIONS: Mapping[str, Description] = {
         statuses=(200, 201),
         query=("return_seqs",),
         headers=("Idempotency-Key",),
-        refusals=(422,),
+        refusals=(409, 422),
     ),
     "POST /v0/topics/:topic/diff": Description(
-        summary="Read what comes after a seq", takes=DiffBody, gives=DiffReply
+        summary="Read what comes after a seq", takes=DiffBody, gives=DiffReply, refusals=(409,)
     ),
     "POST /v0/topics/:topic/delete": Description(
-        summary="Delete records for good", takes=_DELETE, gives=DeleteReply
+        summary="Delete records for good", takes=_DELETE, gives=DeleteReply, refusals=(409,)
     ),
     "POST /v0/topics/:topic/claim": Description(
         summary="Take jobs out of a queue",

@@ -24,6 +24,7 @@ from topics.operate.report import (
     Finding,
     FrameInfo,
     InspectReport,
+    PartitionedInfo,
     SegmentInfo,
     ShardInfo,
     Tier,
@@ -62,11 +63,26 @@ def inspect(disk: Disk, *, cold: Disk | None = None, in_use: bool = False) -> In
         topics=[_describe_topic(disk, cold, topic) for topic in _by_name(state)],
         unknown_topic_ids=_unknown_ids(disk, state),
         notes=_notes(state, in_use=in_use),
+        partitioned=_describe_parents(state),
     )
 
 
 def _by_name(state: State) -> list[TopicFacts]:
     return sorted(state.topics.values(), key=lambda topic: (topic.name or "", topic.id))
+
+
+def _describe_parents(state: State) -> list[PartitionedInfo]:
+    return [
+        PartitionedInfo(
+            topic_id=parent.id,
+            name=parent.name,
+            config=parent.config,
+            created_ts=parent.created_ts,
+            counts=parent.counts,
+            found=sum(topic.parent_id == parent.id for topic in state.topics.values()),
+        )
+        for parent in sorted(state.parents.values(), key=lambda parent: parent.name)
+    ]
 
 
 def _unknown_ids(disk: Disk, state: State) -> list[int]:
@@ -157,6 +173,8 @@ def _describe_topic(disk: Disk, cold: Disk | None, topic: TopicFacts) -> TopicIn
         tag_runs=sorted(name for name in names if name is not None),
         idempotency_keys=len(keys),
         producers=len(producers),
+        parent_id=topic.parent_id or None,
+        partition=topic.partition if topic.parent_id else None,
     )
 
 

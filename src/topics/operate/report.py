@@ -135,6 +135,22 @@ class TopicInfo(Struct, frozen=True, kw_only=True):
     tag_runs: list[tuple[int, int]]
     idempotency_keys: int
     producers: int
+    parent_id: int | None = None
+    """The partitioned topic that this is partition number `partition` of."""
+    partition: int | None = None
+
+
+class PartitionedInfo(Struct, frozen=True, kw_only=True):
+    """One partitioned topic; its partitions are among the topics."""
+
+    topic_id: int
+    name: str
+    config: dict[str, Any]
+    created_ts: int
+    counts: list[int]
+    """Every number of partitions it ever had, oldest first."""
+    found: int
+    """How many of them are there; the next start makes the others."""
 
 
 class InspectReport(Struct, frozen=True, kw_only=True):
@@ -149,6 +165,7 @@ class InspectReport(Struct, frozen=True, kw_only=True):
     topics: list[TopicInfo]
     unknown_topic_ids: list[int]
     notes: list[str]
+    partitioned: list[PartitionedInfo] = []
 
 
 class FrameInfo(Struct, frozen=True, kw_only=True):

@@ -99,6 +99,20 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     producers: dict[str, list[tuple[int, DedupeEntry]]]
     queue: QueueSnapshot | None = None
     link: LinkSnapshot | None = None
+    parent_id: int = 0
+    """The partitioned topic that this is a partition of."""
+    partition: int = 0
+
+
+class PartitionedSnapshot(Struct, frozen=True, array_like=True):
+    """One partitioned topic; its partitions are topics that name it."""
+
+    topic_id: int
+    name: str
+    created_ts: int
+    config: dict[str, Any]
+    counts: list[int]
+    """Every number of partitions it ever had, oldest first."""
 
 
 class ShardSnapshot(Struct, frozen=True, array_like=True):
@@ -117,6 +131,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     topics: list[TopicSnapshot]
     clean: bool
     """The log ended exactly at the shards' places: a clean stop."""
+    partitioned: list[PartitionedSnapshot] = msgspec.field(default_factory=list)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
