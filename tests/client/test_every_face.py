@@ -71,6 +71,26 @@ def test_a_repeat_of_a_write_is_known(log: AnyLog) -> None:
     assert log.state(name).count == 2
 
 
+def test_partitions_are_written_and_shown_alike(log: AnyLog) -> None:
+    name = fresh()
+    assert len(log.create(name, partitions=3).partitions) == 3
+    records = [{"data": n, "key": key} for n, key in enumerate(("user1", "user7", "user1"))]
+    written = log.append(name, records, idempotency_key="k")
+    assert written.placed == [(2, 1), (0, 1), (2, 2)]
+    assert [(p.topic, p.count) for p in written.placements] == [(f"{name}-0", 1), (f"{name}-2", 2)]
+    assert (written.seqs, written.count, written.first_seq) == ([], 3, 0)
+    assert log.append(name, records, idempotency_key="k").deduped
+    assert log.topics(name) == [name, *(f"{name}-{n}" for n in range(3))]
+    with pytest.raises(errors.TopicPartitioned) as caught:
+        log.diff(name)
+    assert (caught.value.topic, caught.value.partitions) == (
+        name,
+        [f"{name}-{n}" for n in range(3)],
+    )
+    log.topic(name).append("x", key="user1")
+    assert log.state(f"{name}-2").count == 3
+
+
 def test_deletes_answer_what_is_left(log: AnyLog) -> None:
     name = fresh()
     log.append(name, [{"data": n, "tag": f"t:{n % 2}"} for n in range(10)])

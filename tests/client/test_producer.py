@@ -13,7 +13,7 @@ from tests.client.bad_server import reply, serving
 from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
-from topics.client.outbox import BATCH_BYTES, Entry, Outbox, encode_record
+from topics.client.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
 from topics.errors import Closed, RecordTooLarge, RequestError, Throttled, TopicFull, Unreachable
 from topics.model.append import Appended
 from topics.testing.server_process import ServerProcess
@@ -33,7 +33,7 @@ def test_many_records_become_few_batches_in_order(client: Topics) -> None:
     name = fresh()
     with client.producer(name, linger_ms=20, max_batch=100) as producer:
         futures = [producer.send(n, tag=f"t{n}") for n in range(1000)]
-    assert [future.result(0) for future in futures] == list(range(1, 1001))
+    assert [future.result(0).seq for future in futures] == list(range(1, 1001))
     page = client.diff(name, limit=1000)
     assert [record.data for record in page.records] == list(range(1000))
     assert page.records[7].tag == "t7"
@@ -46,7 +46,7 @@ def test_an_awaited_producer_keeps_order_too(server: ServerProcess) -> None:
             async with client.producer(name, max_batch=50) as producer:
                 futures = [await producer.send(n) for n in range(500)]
                 await producer.flush()
-                seqs = [future.result() for future in futures]
+                seqs = [future.result().seq for future in futures]
             page = await client.diff(name, limit=1000)
             return seqs, [record.data for record in page.records]
 
@@ -55,11 +55,25 @@ def test_an_awaited_producer_keeps_order_too(server: ServerProcess) -> None:
     assert data == list(range(500))
 
 
+def test_keys_decide_the_partition_and_order_holds_within_it(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3)
+    with client.producer(name, max_batch=50) as producer:
+        futures = [producer.send(n, key=f"user{n % 5}") for n in range(200)]
+    for n, future in enumerate(futures):
+        sent = future.result(0)
+        assert client.diff(sent.topic, from_seq=sent.seq - 1, limit=1).records[0].data == n
+    assert len({future.result(0).topic for future in futures}) > 1
+    for part in range(3):
+        data = [record.data for record in client.diff(f"{name}-{part}", limit=1000).records]
+        assert data == sorted(data)
+
+
 def test_a_flush_does_not_wait_for_company(client: Topics) -> None:
     with client.producer(fresh(), linger_ms=3_600_000) as producer:
         future = producer.send(1)
         producer.flush()
-        assert future.result(0) == 1
+        assert future.result(0).seq == 1
         assert producer.send(2).done() is False  # the close flushes it
 
 
@@ -72,8 +86,8 @@ def test_a_batch_is_resent_with_its_number() -> None:
 
     with serving(script) as server, Topics(server.url) as client:
         with client.producer("t", linger_ms=0) as producer:
-            assert producer.send("a").result(DEADLINE_S) == 1
-            assert producer.send("b").result(DEADLINE_S) == 2
+            assert producer.send("a").result(DEADLINE_S).seq == 1
+            assert producer.send("b").result(DEADLINE_S).seq == 2
         first, again, second = bodies(server.requests)
     assert first == again
     assert (first["producer_seq"], second["producer_seq"]) == (1, 2)
@@ -105,7 +119,7 @@ def test_the_first_error_is_told_by_the_close(client: Topics) -> None:
     good, bad = producer.send(1), producer.send(2)
     with pytest.raises(TopicFull):
         producer.close()
-    assert good.result(0) == 1
+    assert good.result(0).seq == 1
     assert isinstance(bad.exception(0), TopicFull)
     with pytest.raises(Closed):
         producer.send(2)
@@ -162,12 +176,12 @@ def test_kills_of_the_server_lose_and_repeat_nothing(mortal: ServerProcess) -> N
     with Topics(mortal.url) as client:
         client.create("t", durability="fsync")
         with client.producer("t", linger_ms=1, max_batch=20) as producer:
-            futures: list[Future[int]] = []
+            futures: list[Future[Sent]] = []
             for _life in range(3):
                 futures += [producer.send(len(futures) + n) for n in range(200)]
                 mortal.kill9()
                 mortal.start()
-        seqs = [future.result(0) for future in futures]
+        seqs = [future.result(0).seq for future in futures]
         data = {record.seq: record.data for record in client.diff("t", limit=1000).records}
     assert [data[seq] for seq in seqs] == list(range(600))
     assert len(data) == 600

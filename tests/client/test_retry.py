@@ -27,6 +27,7 @@ THROTTLED = refusal(429, "throttled", retry_after_ms=250)
 STARTING = refusal(503, "not_ready", replay_progress=0.5)
 STOPPING = refusal(503, "shutting_down")
 READ_ONLY = refusal(503, "not_ready")
+PARTLY = refusal(429, "throttled", retry_after_ms=9, placements=[{"partition": 0}], failed=[1])
 CROWDED = refusal(429, "throttled", limit="max_inflight_per_key", max=1)
 FULL = refusal(429, "throttled", limit="max_topics", max=1)
 
@@ -76,7 +77,7 @@ def test_what_was_surely_not_done_is_sent_again(outcome: Outcome, repeatable: bo
     assert trial.sends == 2
 
 
-@pytest.mark.parametrize("outcome", [LOST, READ_ONLY], ids=["lost", "read only"])
+@pytest.mark.parametrize("outcome", [LOST, READ_ONLY, PARTLY], ids=["lost", "read only", "partly"])
 def test_what_may_have_been_done_is_sent_again_only_if_that_is_harmless(outcome: Outcome) -> None:
     assert Trial(outcome, OK, repeatable=True).run() is OK
     trial = Trial(outcome, OK, repeatable=False)
@@ -115,3 +116,11 @@ def test_a_patient_call_has_no_deadline() -> None:
     trial = Trial(*[LOST] * 500, OK, repeatable=True, retry_for_s=math.inf)
     assert trial.run() is OK
     assert trial.sends == 501
+
+
+def test_a_write_that_is_partly_there_says_what_is() -> None:
+    with pytest.raises(errors.PartlyWritten) as caught:
+        Trial(PARTLY, repeatable=False).run()
+    error = caught.value
+    assert isinstance(error.cause, errors.Throttled)
+    assert (error.placements, error.failed) == ([{"partition": 0}], [1])

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -12,11 +12,15 @@ from topics.cli.connect import AsJson, ContextName, Url, connect
 from topics.cli.output import print_one
 from topics.errors import RequestError
 
+if TYPE_CHECKING:
+    from topics.client.outbox import Sent
+
 Value = tuple[Any, dict[str, Any]]
 """Data, and what else a record has."""
+SHOWN_AS = (("tag", "$tag"), ("node", "$node"), ("tag", "tag"), ("node", "node"), ("key", "key"))
 
 
-def run_put(
+def run_put(  # noqa: PLR0913 - one argument a flag
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     data: Annotated[
         list[str] | None, typer.Argument(metavar="[DATA]...", help="JSON; none: lines of stdin")
@@ -27,6 +31,7 @@ def run_put(
         bool, typer.Option("--records", help="each is a whole record, as `topics tail` prints it")
     ] = False,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="says which partition")] = None,
     node: Annotated[str | None, typer.Option("--node")] = None,
     as_json: AsJson = False,
     url: Url = None,
@@ -39,15 +44,17 @@ def run_put(
     """
     if text and whole:
         raise RequestError("--text and --records do not go together")
-    sent: list[Future[int]] = []
+    sent: list[Future[Sent]] = []
     count = 0
     with connect(url, context) as client, client.producer(topic, linger_ms=20) as producer:
         for count, raw in enumerate(data or _lines(), start=1):
             value, fields = parse_value(raw, number=count, text=text, whole=whole)
-            sent[1:] = [producer.send(value, **{"tag": tag, "node": node, **fields})]
+            sent[1:] = [producer.send(value, **{"tag": tag, "key": key, "node": node, **fields})]
         producer.flush()
-    seqs = {"first_seq": sent[0].result(), "last_seq": sent[-1].result()} if sent else {}
-    print_one({"topic": topic, "count": count, **seqs}, as_json=as_json)
+    told: dict[str, object] = {"topic": topic, "count": count}
+    if sent:
+        told |= {"first": sent[0].result(), "last": sent[-1].result()}
+    print_one(told, as_json=as_json)
 
 
 def parse_value(raw: str, *, number: int, text: bool, whole: bool) -> Value:
@@ -63,9 +70,7 @@ def parse_value(raw: str, *, number: int, text: bool, whole: bool) -> Value:
     if "data" not in record:
         raise RequestError(f"record {number} has no data")
     fields = {
-        name: msgspec.json.decode(record[shown])
-        for name, shown in (("tag", "$tag"), ("node", "$node"), ("tag", "tag"), ("node", "node"))
-        if shown in record
+        name: msgspec.json.decode(record[shown]) for name, shown in SHOWN_AS if shown in record
     }
     if "meta" in record:
         fields["meta"] = record["meta"]

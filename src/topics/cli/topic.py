@@ -9,6 +9,7 @@ from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import show_item
 from topics.errors import RequestError, TopicNotFound
+from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 
 topic_app = typer.Typer(help="Look at topics, make, change and remove them.", no_args_is_help=True)
@@ -18,7 +19,7 @@ Assignments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="config, such as ttl_ms=60000"),
 ]
-COLUMNS = ("topic", "head_seq", "earliest_seq", "count", "bytes", "durable")
+COLUMNS = ("topic", "head_seq", "earliest_seq", "count", "bytes", "durable", "partitions")
 
 
 def parse_assignments(texts: list[str] | None) -> dict[str, Any]:
@@ -85,14 +86,15 @@ def set_config(
     """Change the config of a topic that is there."""
     changes = parse_assignments(config)
     with connect(url, context) as client:
-        before = client.state(topic)
-        merged = before.config.merged(changes)  # refused here as there
-        if not dry_run:
-            merged = client.create(topic, **changes).config
+        before = _settings(client.state(topic))
+        if dry_run:
+            after = _foreseen(before, changes)
+        else:
+            after = _settings(client.create(topic, **changes))
     changed = [
-        {"field": name, "from": getattr(before.config, name), "to": getattr(merged, name)}
-        for name in merged.__struct_fields__
-        if getattr(before.config, name) != getattr(merged, name)
+        {"field": name, "from": before.get(name), "to": after[name]}
+        for name in after
+        if before.get(name) != after[name]
     ]
     print_rows(changed, ("field", "from", "to"), as_json=as_json)
 
@@ -138,3 +140,17 @@ def peek(
             shown += hasattr(item, "data_json")
             if shown == last:
                 return
+
+
+def _settings(state: TopicState) -> dict[str, Any]:
+    """Return the config of a topic, and how many partitions it has, if any."""
+    partitions = {} if state.partitions is None else {"partitions": len(state.partitions)}
+    return {**state.config.as_dict(), **partitions}
+
+
+def _foreseen(before: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the config after some changes; what the server would refuse is refused here."""
+    fields = {name: value for name, value in changes.items() if name != "partitions"}
+    current = {name: value for name, value in before.items() if name != "partitions"}
+    merged = TopicConfig.from_changes(current).merged(fields)
+    return {**before, **changes, **merged.as_dict()}

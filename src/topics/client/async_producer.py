@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from topics.client.outbox import Entry, Outbox, encode_record
+from topics.client.outbox import Entry, Outbox, Sent, encode_record
 from topics.client.request import Call
 from topics.errors import Closed, Throttled, TopicsError
 from topics.model.append import Appended
@@ -44,11 +44,12 @@ class AsyncProducer:
         data: object,
         *,
         tag: str | None = None,
+        key: str | None = None,
         node: str | None = None,
         meta: Mapping[str, Any] | None = None,
-    ) -> "asyncio.Future[int]":
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        entry = Entry(encode_record(data, tag=tag, node=node, meta=meta), future)
+    ) -> "asyncio.Future[Sent]":
+        future: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+        entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         async with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
                 if self._when_full == "raise":

@@ -116,8 +116,7 @@ def append(
 
 
 def append_json(topic: str, body: bytes, *, repeatable: bool = False) -> Call[Appended]:
-    path = _topic_path(topic) + "?return_seqs=false"
-    request = Request(method="POST", path=path, body=body)
+    request = Request(method="POST", path=_topic_path(topic), body=body)
     return Call(request=request, decode=replies.read_appended, repeatable=repeatable, name=topic)
 
 

@@ -34,8 +34,17 @@ def failure_of(response: Response, *, name: str) -> TopicsError | None:
         failure = msgspec.json.decode(response.body, type=_FailureReply).error
     except (msgspec.DecodeError, msgspec.ValidationError):
         failure = _Failure(message=f"the server answered with status {response.status}")
-    make = _MAKE.get(failure.code)
-    return make(failure, name) if make else _of_status(response.status)(failure.message)
+    make = _MAKE.get(failure.code) or _plain(_of_status(response.status))
+    if "placements" in failure.detail and "failed" in failure.detail:
+        return _partly_written(failure, name, make)
+    return make(failure, name)
+
+
+def _partly_written(failure: _Failure, name: str, make: Make) -> TopicsError:
+    """Make the error of a write that some partitions have: the answer is that of its cause."""
+    cause = msgspec.structs.replace(failure, message=failure.message.partition("; partitions ")[0])
+    detail = failure.detail
+    return errors.PartlyWritten(make(cause, name), detail["placements"], detail["failed"])
 
 
 def _of_status(status: int) -> type[TopicsError]:
@@ -58,7 +67,10 @@ def _named(kind: Callable[[str], TopicsError]) -> Make:
     return make
 
 
-def _incompatible(failure: _Failure, _: str) -> TopicsError:
+def _incompatible(failure: _Failure, name: str) -> TopicsError:
+    if "partitions" in failure.detail:
+        topic = failure.detail.get("topic", name)
+        return errors.TopicPartitioned(topic, list(failure.detail["partitions"]))
     reason = failure.detail.get("reason")
     return errors.TopicExistsIncompatible(failure.message, reason=reason)
 

@@ -29,31 +29,39 @@ OF_ONE_RECORD: Final = (RequestError, RecordTooLarge, BatchTooLarge, PayloadTooL
 """Refusals that one record of a batch may be to blame for."""
 
 
+class Sent(Struct, frozen=True):
+    """Where a record is: `topic` names the partition, if there are any."""
+
+    topic: str
+    seq: int
+
+
 class Entry(Struct, frozen=True, eq=False):
     """One record on its way, as JSON, and who waits for its seq."""
 
     record_json: bytes
-    future: "Future[int] | asyncio.Future[int]"
+    future: "Future[Sent] | asyncio.Future[Sent]"
 
     def fail(self, error: TopicsError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
             self.future.exception()  # seen: `flush` tells it too, so asyncio need not complain
 
-    def succeed(self, seq: int) -> None:
+    def succeed(self, sent: Sent) -> None:
         if not self.future.done():
-            self.future.set_result(seq)
+            self.future.set_result(sent)
 
 
 def encode_record(
     data: object,
     *,
     tag: str | None = None,
+    key: str | None = None,
     node: str | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Return a record as JSON; what cannot be JSON is refused before it is on its way."""
-    fields = {"data": data, "tag": tag, "node": node, "meta": meta}
+    fields = {"data": data, "tag": tag, "key": key, "node": node, "meta": meta}
     return calls.encode_json(
         {name: value for name, value in fields.items() if name == "data" or value is not None}
     )
@@ -138,8 +146,13 @@ class Outbox:
 
     def _succeed(self, entries: list[Entry], appended: Appended) -> None:
         self._settle(entries)
-        for seq, entry in enumerate(entries, start=appended.first_seq):
-            entry.succeed(seq)
+        names = {placement.partition: placement.topic for placement in appended.placements}
+        if names:
+            places = [Sent(names[place], seq) for place, seq in appended.placed]
+        else:
+            places = [Sent(appended.topic, seq) for seq in appended.seqs]
+        for entry, sent in zip(entries, places, strict=True):
+            entry.succeed(sent)
 
     def _settle(self, entries: list[Entry]) -> None:
         self.held_bytes -= sum([len(entry.record_json) for entry in entries])

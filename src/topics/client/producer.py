@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from topics.client.outbox import Entry, Outbox, encode_record
+from topics.client.outbox import Entry, Outbox, Sent, encode_record
 from topics.client.request import Call
 from topics.clock import Clock
 from topics.errors import Closed, Throttled, TopicsError
@@ -55,13 +55,14 @@ class Producer:
         data: object,
         *,
         tag: str | None = None,
+        key: str | None = None,
         node: str | None = None,
         meta: Mapping[str, Any] | None = None,
-    ) -> "Future[int]":
-        """Put a record on its way; the future has its seq. Waits for room in the buffer."""
-        future: Future[int] = Future()
+    ) -> "Future[Sent]":
+        """Put a record on its way; the future says where it is. Waits for room in the buffer."""
+        future: Future[Sent] = Future()
         future.set_running_or_notify_cancel()  # it is on its way: it cannot be called back
-        entry = Entry(encode_record(data, tag=tag, node=node, meta=meta), future)
+        entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
                 if self._when_full == "raise":

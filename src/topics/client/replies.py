@@ -10,6 +10,7 @@ from topics.errors import TopicsError
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Tombstone
+from topics.model.partitions import Placement
 from topics.model.queues import Acked, Claimed, Extended, Job, Lease, Nacked
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.topic_config import TopicConfig
@@ -27,6 +28,18 @@ class _DiffReply(Struct, frozen=True):
     tombstone: Tombstone | None = None
     until_reached: bool | None = None
     performance: dict[str, Any] = {}
+
+
+class _AppendReply(Struct, frozen=True):
+    topic: str
+    count: int
+    created: bool
+    deduped: bool
+    first_seq: int = 0
+    last_seq: int = 0
+    head_seq: int = 0
+    placements: tuple[Placement, ...] = ()
+    seqs: Raw = Raw(b"[]")
 
 
 class _ClaimReply(Struct, frozen=True):
@@ -83,7 +96,8 @@ _read_claim = decoder(_ClaimReply)
 _read_jobs = decoder(list[Job])
 _read_deleted = decoder(_DeletedReply)
 _read_created = decoder(_CreatedReply)
-read_appended = decoder(Appended)
+_read_append = decoder(_AppendReply)
+_read_places = decoder(list[tuple[int, int]])
 read_deleted_records = decoder(Deleted)
 read_acked = decoder(Acked)
 read_nacked = decoder(Nacked)
@@ -97,6 +111,22 @@ def read_state(body: bytes) -> TopicState:
     fields = _read_object(body)
     fields["config"] = _known(fields.get("config", {}), TopicConfig)
     return _convert(fields, TopicState)
+
+
+def read_appended(body: bytes) -> Appended:
+    reply = _read_append(body)
+    pairs = _read_places(bytes(reply.seqs)) if reply.placements else []
+    return Appended(
+        topic=reply.topic,
+        first_seq=reply.first_seq,
+        last_seq=reply.last_seq,
+        head_seq=reply.head_seq,
+        count=reply.count,
+        created=reply.created,
+        deduped=reply.deduped,
+        placements=reply.placements,
+        places=b"".join([place.to_bytes(2, "little") for place, _ in pairs]),
+    )
 
 
 def read_page(body: bytes) -> Page:

@@ -17,6 +17,7 @@ from topics.errors import (
     Closed,
     LimitReached,
     NotReady,
+    PartlyWritten,
     ShardReadOnly,
     Throttled,
     TopicsError,
@@ -77,18 +78,20 @@ def may_repeat(error: TopicsError, *, repeatable: bool) -> bool:
     match error:
         case Unreachable():
             return repeatable or not error.sent
+        case PartlyWritten():  # the rest is written, and nothing twice
+            return repeatable and may_repeat(error.cause, repeatable=True)
         case LimitReached():
             return error.limit in PASSING_LIMITS
-        case Throttled() | NotReady() | Closed():
-            return True
         case ShardReadOnly():  # the write may be found after a restart
             return repeatable
         case _:
-            return False
+            return isinstance(error, Throttled | NotReady | Closed)
 
 
 def plan_pause(error: TopicsError, *, asked_s: float | None, pause_s: float) -> float:
     """Return how long to wait: what the server asked for, to the millisecond if it said so."""
+    if isinstance(error, PartlyWritten):
+        error = error.cause
     if isinstance(error, Throttled):
         return max(error.retry_after_ms / 1000, pause_s)
     return pause_s if asked_s is None else max(asked_s, pause_s)

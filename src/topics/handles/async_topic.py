@@ -44,12 +44,13 @@ class AsyncTopicHandle(Generic[T]):
         self,
         *values: T,
         tag: str | None = None,
+        key: str | None = None,
         node: str | None = None,
         meta: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         create: bool = True,
     ) -> Appended:
-        records = build_records(self._payload, values, tag=tag, node=node, meta=meta)
+        records = build_records(self._payload, values, tag=tag, key=key, node=node, meta=meta)
         return await self._source.append(
             self.name, records, idempotency_key=idempotency_key, create=create
         )

@@ -43,13 +43,14 @@ class TopicHandle(Generic[T]):
         self,
         *values: T,
         tag: str | None = None,
+        key: str | None = None,
         node: str | None = None,
         meta: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         create: bool = True,
     ) -> Appended:
-        """Append one record for each value, all or nothing, with the same tag, node and meta."""
-        records = build_records(self._payload, values, tag=tag, node=node, meta=meta)
+        """Append one record for each value, all or nothing; what else is given holds for each."""
+        records = build_records(self._payload, values, tag=tag, key=key, node=node, meta=meta)
         return self._source.append(
             self.name, records, idempotency_key=idempotency_key, create=create
         )
@@ -113,10 +114,11 @@ def build_records(
     values: tuple[T, ...],
     *,
     tag: str | None,
+    key: str | None = None,
     node: str | None,
     meta: Mapping[str, Any] | None,
 ) -> list[dict[str, Any]]:
     """Return records as `append` takes them."""
-    shared = {"tag": tag, "node": node, "meta": meta}
+    shared = {"tag": tag, "key": key, "node": node, "meta": meta}
     given = {name: value for name, value in shared.items() if value is not None}
     return [{"data": payload.encode(value), **given} for value in values]

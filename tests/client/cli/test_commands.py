@@ -57,7 +57,12 @@ def test_set_does_not_create_and_refuses_unknown_fields(run: Run, api: Topics) -
 def test_what_is_put_is_what_peek_and_tail_show(run: Run, api: Topics) -> None:
     name = fresh("cli")
     assert run("put", name, '{"a": 1.50}', "2", "--tag", "t").lines == [
-        {"topic": name, "count": 2, "first_seq": 1, "last_seq": 2}
+        {
+            "topic": name,
+            "count": 2,
+            "first": {"topic": name, "seq": 1},
+            "last": {"topic": name, "seq": 2},
+        }
     ]
     run("put", name, "--text", "plain")
     assert [record.data for record in api.diff(name).records] == [{"a": 1.5}, 2, "plain"]
@@ -94,6 +99,19 @@ def test_data_that_is_no_json_is_refused(run: Run, api: Topics) -> None:
     assert outcome.code == exit_codes.ERROR
     assert "record 2" in outcome.err
     assert [record.data for record in api.diff(name).records] == [1]
+
+
+def test_partitions_are_made_grown_and_written_to(run: Run, api: Topics) -> None:
+    name = fresh("parts")
+    run("topic", "create", name, "partitions=3")
+    change = {"field": "partitions", "from": 3, "to": 5}
+    assert run("topic", "set", name, "partitions=5", "--dry-run").lines == [change]
+    assert len(api.state(name).partitions or []) == 3
+    assert run("topic", "set", name, "partitions=5").lines == [change]
+    (wrote,) = run("put", name, "1", "--key", "user1").lines
+    assert wrote["first"] == wrote["last"]
+    parent = next(line for line in run("topic", "ls", name).lines if line["topic"] == name)
+    assert parent["partitions"] == 5
 
 
 def test_routers_are_put_and_listed(run: Run) -> None:

@@ -24,7 +24,8 @@ def test_a_pipe_carries_records_from_topic_to_topic(
     read = piped(environment, "tail", source, "--from-seq", "0", "--until-caught-up")
     assert len(read.lines) == 300
     wrote = piped(environment, "put", dest, "--records", stdin=read.out)
-    assert wrote.lines == [{"topic": dest, "count": 300, "first_seq": 1, "last_seq": 300}]
+    assert wrote.lines[0]["count"] == 300
+    assert wrote.lines[0]["last"] == {"topic": dest, "seq": 300}
     for ours, theirs in zip(
         api.diff(source, limit=1000).records, api.diff(dest, limit=1000).records, strict=True
     ):
