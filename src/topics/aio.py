@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ from topics.embedded import Log, configure
 from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
+from topics.engine.groups.groups import POLL_STEP_S, Groups
+from topics.engine.groups.poll import PollPlan
+from topics.engine.groups.requests import build_request
 from topics.engine.partitions import Part, Spread
 from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
@@ -27,10 +30,29 @@ from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
 from topics.kernel import Batch
-from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
+from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_WAIT_MS
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.groups import (
+    DEFAULT_SESSION_MS,
+    Assignor,
+    CommitRequest,
+    Committed,
+    GroupState,
+    Heartbeat,
+    HeartbeatRequest,
+    Joined,
+    JoinRequest,
+    LeaveRequest,
+    Left,
+    Polled,
+    PollRequest,
+    SeekPoint,
+    Sought,
+    WirePartitions,
+    WirePositions,
+)
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -477,6 +499,93 @@ class AsyncLog:
     async def routers(self) -> list[RouterState]:
         return self.log.routers()
 
+    # Groups.
+
+    async def join(
+        self,
+        group: str,
+        *,
+        member: str,
+        topics: Sequence[str],
+        session_ms: int = DEFAULT_SESSION_MS,
+        assignor: Assignor = "sticky",
+    ) -> Joined:
+        fields = {"member": member, "topics": topics, "session_ms": session_ms}
+        request = build_request(JoinRequest, {**fields, "assignor": assignor})
+        joined: Joined = await self.say(self._groups.submit_join, group, request)
+        return joined
+
+    async def heartbeat(
+        self, group: str, *, member: str, generation: int, released: WirePartitions | None = None
+    ) -> Heartbeat:
+        fields = {"member": member, "generation": generation, "released": released}
+        request = build_request(HeartbeatRequest, fields)
+        beat: Heartbeat = await self.say(self._groups.submit_heartbeat, group, request)
+        return beat
+
+    async def leave(self, group: str, *, member: str) -> bool:
+        request = build_request(LeaveRequest, {"member": member})
+        left: Left = await self.say(self._groups.submit_leave, group, request)
+        return left.left
+
+    async def commit(
+        self,
+        group: str,
+        offsets: WirePositions,
+        *,
+        member: str | None = None,
+        generation: int | None = None,
+    ) -> Committed:
+        fields = {"offsets": offsets, "member": member, "generation": generation}
+        request = build_request(CommitRequest, fields)
+        committed: Committed = await self.say(self._groups.submit_commit, group, request)
+        return committed
+
+    async def poll(
+        self,
+        group: str,
+        *,
+        member: str,
+        generation: int,
+        limit: int = DEFAULT_LIMIT,
+        positions: WirePositions | None = None,
+        wait_ms: int = 0,
+    ) -> Polled:
+        fields = {"member": member, "generation": generation, "limit": limit}
+        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
+        request = build_request(PollRequest, {**fields, **more})
+        clock = self.log.engine.clock
+        until_s = clock.monotonic_s() + min(request.wait_ms, MAX_WAIT_MS) / 1000
+        while True:
+            plan: PollPlan = await self.say(self._groups.submit_poll, group, request)
+            polled = await self.read_poll(plan)
+            if polled.batches or clock.monotonic_s() >= until_s:
+                return polled
+            while not self._groups.has_news(plan) and clock.monotonic_s() < until_s:  # noqa: ASYNC110 - who publishes has one listener a shard, the server's
+                await asyncio.sleep(POLL_STEP_S)
+
+    async def seek(
+        self,
+        group: str,
+        *,
+        to: Literal["earliest", "latest"] | SeekPoint,
+        topics: Mapping[str, Sequence[int] | None] | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        return await self.run(lambda: self.log.seek(group, to=to, topics=topics, dry_run=dry_run))
+
+    async def group_state(self, group: str) -> GroupState:
+        waiter = self.group_waiter
+        _, word = self._groups.submit_look(group, waiter=waiter)
+        state: GroupState = await waiter.expect(word)
+        return state
+
+    def groups(self) -> list[str]:
+        return self.log.groups()
+
+    async def drop_group(self, group: str) -> bool:
+        return await self.run(lambda: self.log.drop_group(group))
+
     # Keeping.
 
     async def sync(self) -> None:
@@ -522,6 +631,41 @@ class AsyncLog:
         _, ticket = engine.submit_claim(topic, request, waiter=waiter)
         claimed: Claimed = await waiter.expect(ticket)
         return claimed
+
+    @property
+    def _groups(self) -> Groups:
+        return self.log.engine.groups
+
+    @property
+    def group_waiter(self) -> ShardWaiter:
+        """Return whoever waits for the first shard: groups belong to it."""
+        return self._waiter_row[0]
+
+    def say(
+        self, submit: Callable[..., tuple[Shard, Commitment]], group: str, request: object
+    ) -> asyncio.Future[Any]:
+        """Put a word about a group on its way; return a future of its answer."""
+        waiter = self.group_waiter
+        _, word = submit(group, request, waiter=waiter)
+        return waiter.expect(word)
+
+    def poll_blocks(self, plan: PollPlan) -> bool:
+        """Tell whether a poll has to be read off the event loop."""
+        return any(
+            self.may_block(
+                turn.topic, 0 if turn.is_recreated else turn.place.seq, plan.request.from_ts
+            )
+            for turn in plan.turns
+        )
+
+    async def read_poll(self, plan: PollPlan) -> Polled:
+        """Read what a poll has planned, aside where that may be slow."""
+        groups = self._groups
+        if self.poll_blocks(plan):
+            batches = await self._loop.run_in_executor(self._cold, groups.read_plan, plan)
+        else:
+            batches = groups.read_plan(plan)
+        return groups.finish_poll(plan, batches)
 
     def may_block(self, topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
         """Tell whether a read there has to leave the event loop: `read_aside` does."""

@@ -45,8 +45,6 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
         ),
         "TOPICS_URL": Reserved("where clients and the command line find the server"),
         "TOPICS_TOKEN": Reserved("the key that clients and the command line show", secret=True),
-        "TOPICS_BROKER_PORT": Reserved("line protocol, to come: its port"),
-        "TOPICS_BROKER_PARTITIONS": Reserved("line protocol, to come: partitions of a new topic"),
     }
 )
 
@@ -82,6 +80,12 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     port: Annotated[int, _count("port of the HTTP server; 0: any free one", low=0, high=65_535)] = (
         4000
     )
+    broker_port: Annotated[
+        int, _count("port of the line protocol; 0: it is off", low=0, high=65_535)
+    ] = 0
+    broker_partitions: Annotated[
+        int, _count("partitions of a topic that a line creates", low=1, high=1024)
+    ] = 3
     allow_insecure_no_auth: Annotated[
         bool, Meta(description="listen beyond this machine although no key is set")
     ] = False

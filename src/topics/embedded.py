@@ -6,7 +6,7 @@ the whole package.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self, TypeVar, overload
 
 import msgspec
 
@@ -16,6 +16,7 @@ from topics.config import ServerConfig, nearest
 from topics.engine.background import Background
 from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
+from topics.engine.groups.requests import build_request
 from topics.engine.request import Write, build_diff_request, build_write, read_write
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
@@ -25,6 +26,25 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.groups import (
+    DEFAULT_SESSION_MS,
+    Assignor,
+    CommitRequest,
+    Committed,
+    GroupState,
+    Heartbeat,
+    HeartbeatRequest,
+    Joined,
+    JoinRequest,
+    LeaveRequest,
+    Polled,
+    PollRequest,
+    SeekPoint,
+    SeekRequest,
+    Sought,
+    WirePartitions,
+    WirePositions,
+)
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -288,6 +308,82 @@ class Log:
     def routers(self) -> list[RouterState]:
         """Return every router, by name."""
         return self.engine.routers()
+
+    # Groups.
+
+    def join(
+        self,
+        group: str,
+        *,
+        member: str,
+        topics: Sequence[str],
+        session_ms: int = DEFAULT_SESSION_MS,
+        assignor: Assignor = "sticky",
+    ) -> Joined:
+        """Become a member of a group, which is made where there is none."""
+        fields = {"member": member, "topics": topics, "session_ms": session_ms}
+        request = build_request(JoinRequest, {**fields, "assignor": assignor})
+        return self.engine.groups.join(group, request)
+
+    def heartbeat(
+        self, group: str, *, member: str, generation: int, released: WirePartitions | None = None
+    ) -> Heartbeat:
+        """Say that a member lives, and which partitions it has given up."""
+        fields = {"member": member, "generation": generation, "released": released}
+        return self.engine.groups.heartbeat(group, build_request(HeartbeatRequest, fields))
+
+    def leave(self, group: str, *, member: str) -> bool:
+        """Leave a group; False where there was no such member."""
+        return self.engine.groups.leave(group, build_request(LeaveRequest, {"member": member})).left
+
+    def commit(
+        self,
+        group: str,
+        offsets: WirePositions,
+        *,
+        member: str | None = None,
+        generation: int | None = None,
+    ) -> Committed:
+        """Note how far a group has come; without a member as an operator."""
+        fields = {"offsets": offsets, "member": member, "generation": generation}
+        return self.engine.groups.commit(group, build_request(CommitRequest, fields))
+
+    def poll(
+        self,
+        group: str,
+        *,
+        member: str,
+        generation: int,
+        limit: int = DEFAULT_LIMIT,
+        positions: WirePositions | None = None,
+        wait_ms: int = 0,
+    ) -> Polled:
+        """Read what a member has not read yet in all its partitions."""
+        fields = {"member": member, "generation": generation, "limit": limit}
+        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
+        return self.engine.groups.poll(group, build_request(PollRequest, {**fields, **more}))
+
+    def seek(
+        self,
+        group: str,
+        *,
+        to: Literal["earliest", "latest"] | SeekPoint,
+        topics: Mapping[str, Sequence[int] | None] | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        """Move the progress of a group that has no members."""
+        fields = {"to": to, "topics": topics, "dry_run": dry_run}
+        return self.engine.groups.seek(group, build_request(SeekRequest, fields))
+
+    def group_state(self, group: str) -> GroupState:
+        return self.engine.groups.state(group)
+
+    def groups(self) -> list[str]:
+        return self.engine.groups.names()
+
+    def drop_group(self, group: str) -> bool:
+        """Remove a group that has no members, with its progress; False where there was none."""
+        return self.engine.groups.drop(group)
 
     # Keeping.
 

@@ -13,6 +13,9 @@ TopicsError
 │   ├── RouterNotFound
 │   ├── RouterCycle
 │   ├── PayloadMismatch
+│   ├── GroupNotFound
+│   ├── GroupNotEmpty
+│   ├── GenerationMismatch
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -257,6 +260,53 @@ class PayloadMismatch(RequestError):
 
     def __str__(self) -> str:
         return f"record {self.seq} of topic {self.topic!r} does not fit its type: {self.reason}"
+
+
+class GroupNotFound(RequestError):
+    """No consumer group has this name."""
+
+    code = "group_not_found"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} does not exist"
+
+
+class GroupNotEmpty(RequestError):
+    """What was asked is allowed only while a group has no members."""
+
+    code = "group_not_empty"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} has members: they must leave first"
+
+
+class GenerationMismatch(RequestError):
+    """Whoever asked does not know who owns what in the group now, or is no member of it.
+
+    `generation` is the group's now: a heartbeat, or for an unknown member a join, brings it.
+    """
+
+    code = "generation_mismatch"
+
+    def __init__(self, message: str, generation: int) -> None:
+        super().__init__(message, generation)
+        self.message = message
+        self.generation = generation
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"generation": self.generation}
 
 
 class RetryLater(TopicsError):

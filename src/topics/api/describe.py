@@ -8,10 +8,32 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, ROUTER_NAME_PATTERN, TOPIC_NAME_PATTERN
+from topics.limits import (
+    GROUP_NAME_PATTERN,
+    MAX_IDEMPOTENCY_KEY_CHARS,
+    ROUTER_NAME_PATTERN,
+    TOPIC_NAME_PATTERN,
+)
 from topics.model.append import AppendBody, AppendReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
+from topics.model.groups import (
+    CommitReply,
+    CommitRequest,
+    GroupDeleteReply,
+    GroupListReply,
+    GroupReply,
+    HeartbeatReply,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    PollReply,
+    PollRequest,
+    SeekReply,
+    SeekRequest,
+)
 from topics.model.health import HealthReply, ReadyReply
 from topics.model.partitions import TopicPutBody
 from topics.model.queues import (
@@ -61,6 +83,7 @@ _CURSOR = "^YWZ0ZXI6([A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]
 PARAMETERS: Mapping[str, Schema] = {
     "topic": {"type": "string", "pattern": TOPIC_NAME_PATTERN},
     "router": {"type": "string", "pattern": ROUTER_NAME_PATTERN},
+    "group": {"type": "string", "pattern": GROUP_NAME_PATTERN},
     "wid": {"type": "string"},
     "prefix": {"type": "string"},
     "source": {"type": "string"},
@@ -164,6 +187,50 @@ DESCRIPTIONS: Mapping[str, Description] = {
     "GET /v0/routers/:router": Description(summary="Look at a router", gives=RouterReply),
     "DELETE /v0/routers/:router": Description(
         summary="Delete a router; the copies stay", gives=RouterDeleteReply
+    ),
+    "GET /v0/groups": Description(
+        summary="List consumer groups by name", gives=GroupListReply, query=_PAGES
+    ),
+    "GET /v0/groups/:group": Description(
+        summary="Look at a consumer group: members, progress, lag", gives=GroupReply
+    ),
+    "DELETE /v0/groups/:group": Description(
+        summary="Delete a consumer group that has no members",
+        gives=GroupDeleteReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/join": Description(
+        summary="Become a member, or say which topics one wants now",
+        takes=JoinRequest,
+        gives=JoinReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/heartbeat": Description(
+        summary="Say that a member lives, and what it has given up",
+        takes=HeartbeatRequest,
+        gives=HeartbeatReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/leave": Description(
+        summary="Leave a group", takes=LeaveRequest, gives=LeaveReply
+    ),
+    "POST /v0/groups/:group/commit": Description(
+        summary="Note how far a group has come",
+        takes=CommitRequest,
+        gives=CommitReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/poll": Description(
+        summary="Read all partitions of a member",
+        takes=PollRequest,
+        gives=PollReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/seek": Description(
+        summary="Move the progress of a group that has no members",
+        takes=SeekRequest,
+        gives=SeekReply,
+        refusals=(409,),
     ),
     "POST /v0/watch": Description(
         summary="Make a watch over topics",

@@ -4,6 +4,7 @@ import typer
 
 from topics.cli.config import show_config
 from topics.cli.context import context_app
+from topics.cli.import_broker import run_import_broker
 from topics.cli.inspect import run_inspect
 from topics.cli.put import run_put
 from topics.cli.queue import queue_app
@@ -35,5 +36,6 @@ app.command("tail")(run_tail)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)
+app.command("import-broker")(run_import_broker)
 app.command("version")(show_version)
 config_app.command("show")(show_config)

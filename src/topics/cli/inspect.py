@@ -98,6 +98,8 @@ def _print(report: InspectReport) -> None:
     if report.partitioned:
         head = ("id", "topic", "partitions", "found")
         _print_table("partitioned topics", head, _parent_rows(report))
+    if report.groups:
+        _print_table("groups", ("group", "generation", "members", "committed"), _group_rows(report))
     if report.unknown_topic_ids:
         ids = ", ".join(map(str, report.unknown_topic_ids))
         say(f"topics that nothing names: {ids}: run topics verify")
@@ -144,6 +146,18 @@ def _log_rows(report: InspectReport) -> list[tuple[str, ...]]:
             format_size(shard.at_risk_bytes),
         )
         for shard in report.shards
+    ]
+
+
+def _group_rows(report: InspectReport) -> list[tuple[str, ...]]:
+    return [
+        (
+            found.group,
+            str(found.generation),
+            ", ".join(found.members),
+            ", ".join(f"{topic}/{number}: {seq}" for topic, number, _, seq in found.committed),
+        )
+        for found in report.groups
     ]
 
 

@@ -17,6 +17,7 @@ from topics.engine.append import Append, Repeat, close_reservation, submit_appen
 from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.groups.groups import Groups
 from topics.engine.partitions import Part, Spread, parent_state, plan_spread, submit_parts
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
@@ -125,6 +126,16 @@ class Engine:
         )
         self._tail_share = self.config.tail_cache_bytes // len(self.shards)
         self._open_routers(found)
+        self.groups = Groups(
+            found.groups,
+            self.shards[0],
+            self.config,
+            clock=self.clock,
+            partitions_of=self.partitions_of,
+            read=self.diff,
+            must_forward=self.must_forward,
+            seq_at=self.seq_at,
+        )
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
@@ -651,6 +662,7 @@ class Engine:
                     next_topic_id=self.registry.next_topic_id,
                     hot_disk=self.disk,
                     clean=clean,
+                    save_groups=self.groups.save,
                 )
             self._snapshot_number += 1
             save_snapshot(self.disk, self._snapshot_number, snapshot)
@@ -680,6 +692,7 @@ class Engine:
                     shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
                 )
         self.sweep_queues()
+        self.groups.sweep()
 
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""

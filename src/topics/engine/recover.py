@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from topics.config import ServerConfig
 from topics.engine.delete import apply_delete
+from topics.engine.groups.replay import GroupTable
 from topics.engine.queues.replay import apply_lease, load_table, settle_queue
 from topics.engine.routers.link import Link
 from topics.engine.routers.rebuild import FoundLink, Rebuild, build_links, in_order
@@ -22,7 +23,7 @@ from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.found_parents import FoundParents
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
-from topics.errors import CorruptData, UnknownFormat
+from topics.errors import CorruptData
 from topics.kernel import IDX_ENTRY_BYTES, index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
@@ -56,6 +57,7 @@ class Recovered:
         """The partitioned topics, each with the partitions there are."""
         self.gone_partitions: list[int] = []
         """Topics that should have ended with their parent: the log has to hear of it."""
+        self.groups = GroupTable()
 
 
 def recover(
@@ -105,6 +107,8 @@ class _Recovery:
                 self._parents.load(parent_snapshot)
         for topic_snapshot in snapshot.topics if snapshot else ():
             self._restore(topic_snapshot)
+        if snapshot is not None:
+            self._found.groups.load(snapshot.groups)
         # First: a replayed delete sets flags in segments, which must not outlive its frame.
         for replay in self._found.replays.values():
             seal_tail(self._disk, replay)
@@ -310,10 +314,7 @@ class _Recovery:
         elif isinstance(body, frame.CheckpointMark | frame.SyncMark | frame.Tier):
             return  # read by the first pass, or by the scan
         elif isinstance(body, frame.Group):
-            raise UnknownFormat(
-                f"the WAL has a {type(body).__name__} frame, which this version cannot apply: "
-                "use a newer topics"
-            )
+            self._found.groups.apply(body)
         elif topic_id in self._parents.parents and isinstance(body, frame.ConfigUpdate):
             self._parents.change(topic_id, body)
         elif isinstance(body, frame.Hole):

@@ -4,6 +4,8 @@ Keeps: what a snapshot says was synced before the snapshot was written; the WAL 
 to the older of the two snapshots that are kept.
 """
 
+from collections.abc import Callable
+
 from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
@@ -14,6 +16,7 @@ from topics.kernel import count_live
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.snapshots.snapshot import (
+    GroupsSnapshot,
     LinkSnapshot,
     PartitionedSnapshot,
     RouterSnapshot,
@@ -75,10 +78,12 @@ def capture(
     next_topic_id: int,
     hot_disk: Disk,
     clean: bool,
+    save_groups: Callable[[], GroupsSnapshot],
 ) -> Snapshot:
     """Return the state of every topic; each shard is captured at one moment and synced up to it."""
     captured: list[TopicSnapshot] = []
     places: list[ShardSnapshot] = []
+    groups = GroupsSnapshot()
     for shard in shards:
         with shard.lock:
             shard.submit_floors()
@@ -91,6 +96,8 @@ def capture(
                 for topic in topics[shard]
                 if not topic.deleted
             ]
+            if shard is shards[0]:
+                groups = save_groups()
         shard.commit.wake(finished)
         shard.commit.sync_once()
         shard.commit.log.check_writable()
@@ -101,6 +108,7 @@ def capture(
         topics=captured,
         clean=clean,
         partitioned=[_capture_parent(parent) for parent in parents],
+        groups=groups,
     )
 
 

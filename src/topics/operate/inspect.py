@@ -23,6 +23,7 @@ from topics.kernel.layout import (
 from topics.operate.report import (
     Finding,
     FrameInfo,
+    GroupInfo,
     InspectReport,
     PartitionedInfo,
     SegmentInfo,
@@ -61,6 +62,7 @@ def inspect(disk: Disk, *, cold: Disk | None = None, in_use: bool = False) -> In
         snapshots=[found.describe(in_use=found is state.used) for found in state.snapshots],
         shards=[_describe_log(log) for log in state.logs],
         topics=[_describe_topic(disk, cold, topic) for topic in _by_name(state)],
+        groups=_describe_groups(state),
         unknown_topic_ids=_unknown_ids(disk, state),
         notes=_notes(state, in_use=in_use),
         partitioned=_describe_parents(state),
@@ -82,6 +84,19 @@ def _describe_parents(state: State) -> list[PartitionedInfo]:
             found=sum(topic.parent_id == parent.id for topic in state.topics.values()),
         )
         for parent in sorted(state.parents.values(), key=lambda parent: parent.name)
+    ]
+
+
+def _describe_groups(state: State) -> list[GroupInfo]:
+    return [
+        GroupInfo(
+            group=saved.name,
+            generation=saved.membership["generation"],
+            assignor=saved.membership["assignor"],
+            members=sorted(saved.membership["members"]),
+            committed=saved.committed,
+        )
+        for saved in state.groups.save().groups
     ]
 
 

@@ -28,6 +28,7 @@ from topics.storage.disk import paths
 from topics.storage.disk.data_dir import cache_is_intact, open_data_dir
 from topics.storage.disk.disk import Disk
 from topics.storage.snapshots.snapshot import (
+    GroupsSnapshot,
     LinkSnapshot,
     QueueSnapshot,
     Snapshot,
@@ -276,9 +277,23 @@ class _Repair:
             topics=saved,
             clean=True,
             partitioned=parents,
+            groups=_groups_of(state, {topic.topic_id: topic.head_seq for topic in saved}),
         )
         save_snapshot(self._into, 1, snapshot)
         return verify(self._into).healthy
+
+
+def _groups_of(state: State, heads: dict[int, int]) -> GroupsSnapshot:
+    """Keep the consumer groups; nobody has come further than the end of what was saved."""
+    for group in state.groups.groups.values():
+        group.move(
+            {
+                partition: place._replace(seq=min(place.seq, heads[place.topic_id]))
+                for partition, place in group.committed.items()
+                if place.topic_id in heads
+            }
+        )
+    return state.groups.save()
 
 
 def _of_file(path: str, findings: list[Finding]) -> list[Finding]:
@@ -358,7 +373,8 @@ def _log_causes(state: State, facts: TopicFacts) -> list[Cause]:
 
 
 def _free_name(state: State, topic_id: int) -> str:
-    taken = {topic.name for topic in [*state.topics.values(), *state.parents.values()]}
+    taken = {topic.name for topic in state.topics.values()}
+    taken |= {parent.name for parent in state.parents.values()}
     name = f"recovered-{topic_id:016x}"
     while name in taken:
         name += "-x"

@@ -153,6 +153,17 @@ class PartitionedInfo(Struct, frozen=True, kw_only=True):
     """How many of them are there; the next start makes the others."""
 
 
+class GroupInfo(Struct, frozen=True, kw_only=True):
+    """What the directory says of one consumer group."""
+
+    group: str
+    generation: int
+    assignor: str
+    members: list[str]
+    committed: list[tuple[str, int, int, int]]
+    """Topic, partition, topic id, seq."""
+
+
 class InspectReport(Struct, frozen=True, kw_only=True):
     """What is where in a directory."""
 
@@ -163,6 +174,7 @@ class InspectReport(Struct, frozen=True, kw_only=True):
     snapshots: list[SnapshotInfo]
     shards: list[ShardInfo]
     topics: list[TopicInfo]
+    groups: list[GroupInfo]
     unknown_topic_ids: list[int]
     notes: list[str]
     partitioned: list[PartitionedInfo] = []

@@ -7,6 +7,7 @@ its id is in `deleted_ids`.
 
 from typing import Any, NamedTuple
 
+from topics.engine.groups.replay import GroupTable
 from topics.engine.queues.replay import EVENTS, REMOVALS, apply_lease, load_table
 from topics.engine.queues.table import LeaseTable
 from topics.engine.routers.rebuild import FoundLink
@@ -30,7 +31,6 @@ from topics.storage.wal.frame import FrameType
 from topics.storage.wal.log import Position
 from topics.storage.wal.replay import Run
 
-LATER_FRAMES = (frame.Group,)
 DEFAULT_WINDOW_MS = 120_000
 
 
@@ -196,6 +196,7 @@ class State:
         self.deleted_ids: set[int] = set()
         self.unknown_ids: set[int] = set()
         """Topics that frames name and nothing has created."""
+        self.groups = GroupTable()
         self.later_frames: set[str] = set()
         """Frame types that a later version has written."""
 
@@ -259,6 +260,7 @@ def _load(state: State) -> None:
     state.next_topic_id = state.known_below = snapshot.next_topic_id
     for parent in snapshot.partitioned:
         state.parents[parent.topic_id] = ParentFacts.of_snapshot(parent)
+    state.groups.load(snapshot.groups)
     for saved in snapshot.topics:
         topic = state.topics[saved.topic_id] = TopicFacts(saved.topic_id, saved.name)
         topic.load(saved)
@@ -291,22 +293,37 @@ def _apply_append(state: State, log: Log, number: int, run: Run, *, keep_all: bo
 def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool) -> None:
     topic_id, offset = run[1], run[4]
     body = decode(buffer, offset)
-    if isinstance(body, LATER_FRAMES) or _is_later_event(body):
+    if _is_later_event(body):
         state.later_frames.add(type(body).__name__)
+    elif isinstance(body, frame.Group):
+        _apply_group(state, body)
     elif isinstance(body, frame.TopicCreate):
         _create(state, topic_id, body)
     elif isinstance(body, frame.TopicDelete):
-        state.topics.pop(topic_id, None)
-        state.parents.pop(topic_id, None)
-        state.deleted_ids.add(topic_id)
+        _delete(state, topic_id)
     elif topic_id in state.parents and isinstance(body, frame.ConfigUpdate):
         state.parents[topic_id].apply(body)
     elif isinstance(body, frame.CheckpointMark):
         _absorb(state, body)
     elif body is not None and not isinstance(body, frame.SyncMark):
-        topic = _topic(state, topic_id, make_unknown=make_unknown)
-        if topic is not None:
-            topic.apply(body, ts=frame.frame_ts(buffer, offset))
+        _apply_to_topic(
+            state, run, body, ts=frame.frame_ts(buffer, offset), make_unknown=make_unknown
+        )
+
+
+def _apply_to_topic(
+    state: State, run: Run, body: frame.Body, *, ts: int, make_unknown: bool
+) -> None:
+    topic = _topic(state, run[1], make_unknown=make_unknown)
+    if topic is not None:
+        topic.apply(body, ts=ts)
+
+
+def _apply_group(state: State, body: frame.Group) -> None:
+    try:
+        state.groups.apply(body)
+    except (UnknownFormat, CorruptData):
+        state.later_frames.add(type(body).__name__)
 
 
 def _is_later_event(body: frame.Body | None) -> bool:

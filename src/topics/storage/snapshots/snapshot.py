@@ -123,6 +123,22 @@ class ShardSnapshot(Struct, frozen=True, array_like=True):
     offset: int
 
 
+class GroupSnapshot(Struct, frozen=True, array_like=True):
+    """One consumer group: its membership as a `state` frame has it, and its progress."""
+
+    name: str
+    membership: dict[str, Any]
+    committed: list[tuple[str, int, int, int]]
+    """Topic, partition, topic id, seq."""
+
+
+class GroupsSnapshot(Struct, frozen=True, array_like=True):
+    """All consumer groups, and the highest generation of a deleted one."""
+
+    floor: int = 0
+    groups: list[GroupSnapshot] = msgspec.field(default_factory=list)
+
+
 class Snapshot(Struct, frozen=True, array_like=True):
     """Everything that the WAL before the shards' places would have told."""
 
@@ -132,6 +148,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     clean: bool
     """The log ended exactly at the shards' places: a clean stop."""
     partitioned: list[PartitionedSnapshot] = msgspec.field(default_factory=list)
+    groups: GroupsSnapshot = msgspec.field(default_factory=GroupsSnapshot)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
