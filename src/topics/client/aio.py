@@ -12,14 +12,18 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from topics.client import calls
+from topics.client.async_consumer import AsyncConsumer
+from topics.client.async_groups import AsyncGroupsFace
 from topics.client.async_producer import AsyncProducer
 from topics.client.async_transport import AsyncTransport
+from topics.client.membership import ConsumerSettings
 from topics.client.producer import BUFFER_BYTES, DELIVERY_S
 from topics.client.queue import AsyncQueueHandle
 from topics.client.replies import Health
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
+from topics.client.work_plan import new_node
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
 from topics.handles import AsyncTopicHandle
@@ -27,6 +31,7 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.groups import DEFAULT_SESSION_MS
 from topics.model.queues import Acked, Claimed, Extended, Nacked
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -35,7 +40,7 @@ from topics.model.topics import ListedTopic, TopicState
 T = TypeVar("T")
 
 
-class AsyncTopics:
+class AsyncTopics(AsyncGroupsFace):
     """A client of one server, for one event loop."""
 
     def __init__(
@@ -254,6 +259,58 @@ class AsyncTopics:
         return await self._call(
             calls.extend(topic, seqs, node=node, lease_ids=lease_ids, lease_ms=lease_ms)
         )
+
+    # Groups: the calls are in `async_groups.py`.
+
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[T],
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[T]: ...
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[Any]: ...
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[Any] | None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[Any]:
+        """Work on topics together with the other members of a group."""
+        settings = ConsumerSettings(
+            group=group,
+            member=member or new_node("consumer"),
+            topics=tuple(topics),
+            session_ms=session_ms,
+            limit=limit,
+            auto_commit=auto_commit,
+            until_caught_up=until_caught_up,
+        )
+        return AsyncConsumer(self._call, settings, model, self._clock)
 
     # Routers.
 

@@ -27,7 +27,7 @@ def encode_json(value: object) -> bytes:
         raise RequestError(f"a request must be JSON values: {error}") from None
 
 
-def _post(path: str, fields: Mapping[str, object]) -> Request:
+def post(path: str, fields: Mapping[str, object]) -> Request:
     given = {name: value for name, value in fields.items() if value is not None}
     return Request(method="POST", path=path, body=encode_json(given))
 
@@ -72,7 +72,7 @@ def listed(prefix: str) -> Flow[list[ListedTopic]]:
     found: list[ListedTopic] = []
     cursor: str | None = None
     while True:
-        query = _query(prefix=prefix, page_size=PAGE_SIZE, cursor=cursor)
+        query = query_of(prefix=prefix, page_size=PAGE_SIZE, cursor=cursor)
         request = Request(method="GET", path=f"/v0/topics{query}")
         page: replies.TopicPage = yield Call(
             request=request, decode=replies.read_topic_page, repeatable=True
@@ -146,7 +146,7 @@ def diff(  # noqa: PLR0913 - one argument a field of the contract
         "max_batch_bytes": max_batch_bytes,
         "wait_ms": wait_ms,
     }
-    request = _post(_topic_path(topic, "/diff"), fields)
+    request = post(_topic_path(topic, "/diff"), fields)
     return Call(
         request=request, decode=replies.read_page, repeatable=True, name=topic, wait_ms=wait_ms
     )
@@ -154,7 +154,7 @@ def diff(  # noqa: PLR0913 - one argument a field of the contract
 
 def delete(topic: str, *, before_seq: int, match: object) -> Call[Deleted]:
     fields = {"before_seq": before_seq or None, "match": match}
-    request = _post(_topic_path(topic, "/delete"), fields)
+    request = post(_topic_path(topic, "/delete"), fields)
     return Call(request=request, decode=replies.read_deleted_records, repeatable=True, name=topic)
 
 
@@ -163,7 +163,7 @@ def delete(topic: str, *, before_seq: int, match: object) -> Call[Deleted]:
 
 def claim(topic: str, *, node: str, max_jobs: int, lease_ms: int | None) -> Call[Claimed]:
     fields = {"node": node, "max": max_jobs, "lease_ms": lease_ms}
-    request = _post(_topic_path(topic, "/claim"), fields)
+    request = post(_topic_path(topic, "/claim"), fields)
     # Not repeatable: an answer that is lost has leased its jobs, and a second one leases others.
     return Call(request=request, decode=replies.read_claimed, repeatable=False, name=topic)
 
@@ -172,7 +172,7 @@ def ack(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None
 ) -> Call[Acked]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids}
-    request = _post(_topic_path(topic, "/ack"), fields)
+    request = post(_topic_path(topic, "/ack"), fields)
     return Call(request=request, decode=replies.read_acked, repeatable=True, name=topic)
 
 
@@ -180,7 +180,7 @@ def nack(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None, delay_ms: int
 ) -> Call[Nacked]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids, "delay_ms": delay_ms}
-    request = _post(_topic_path(topic, "/nack"), fields)
+    request = post(_topic_path(topic, "/nack"), fields)
     # Without lease ids a second one could give back what was claimed again in between.
     repeatable = lease_ids is not None
     return Call(request=request, decode=replies.read_nacked, repeatable=repeatable, name=topic)
@@ -190,7 +190,7 @@ def extend(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None, lease_ms: int
 ) -> Call[Extended]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids, "lease_ms": lease_ms}
-    request = _post(_topic_path(topic, "/extend"), fields)
+    request = post(_topic_path(topic, "/extend"), fields)
     return Call(request=request, decode=replies.read_extended, repeatable=True, name=topic)
 
 
@@ -220,7 +220,7 @@ def routers() -> Flow[list[RouterState]]:
     found: list[RouterState] = []
     cursor: str | None = None
     while True:
-        query = _query(page_size=PAGE_SIZE, cursor=cursor)
+        query = query_of(page_size=PAGE_SIZE, cursor=cursor)
         request = Request(method="GET", path=f"/v0/routers{query}")
         page: replies.RouterPage = yield Call(
             request=request, decode=replies.read_router_page, repeatable=True
@@ -244,6 +244,6 @@ def metrics() -> Call[str]:
     return Call(request=request, decode=replies.read_text, repeatable=True)
 
 
-def _query(**parameters: object) -> str:
+def query_of(**parameters: object) -> str:
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return f"?{urlencode(given)}" if given else ""

@@ -11,6 +11,9 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from topics.client import calls
+from topics.client.consumer import Consumer
+from topics.client.groups import GroupsFace
+from topics.client.membership import ConsumerSettings
 from topics.client.producer import BUFFER_BYTES, DELIVERY_S, Producer
 from topics.client.queue import QueueHandle
 from topics.client.replies import Health
@@ -18,6 +21,7 @@ from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
 from topics.client.sync_transport import SyncTransport
+from topics.client.work_plan import new_node
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
 from topics.handles import TopicHandle
@@ -25,6 +29,7 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.groups import DEFAULT_SESSION_MS
 from topics.model.queues import Acked, Claimed, Extended, Nacked
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -33,7 +38,7 @@ from topics.model.topics import ListedTopic, TopicState
 T = TypeVar("T")
 
 
-class Topics:
+class Topics(GroupsFace):
     """A client of one server."""
 
     def __init__(
@@ -253,6 +258,58 @@ class Topics:
         return self._call(
             calls.extend(topic, seqs, node=node, lease_ids=lease_ids, lease_ms=lease_ms)
         )
+
+    # Groups: the calls are in `groups.py`.
+
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[T],
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Consumer[T]: ...
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Consumer[Any]: ...
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[Any] | None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Consumer[Any]:
+        """Work on topics together with the other members of a group."""
+        settings = ConsumerSettings(
+            group=group,
+            member=member or new_node("consumer"),
+            topics=tuple(topics),
+            session_ms=session_ms,
+            limit=limit,
+            auto_commit=auto_commit,
+            until_caught_up=until_caught_up,
+        )
+        return Consumer(self._call, settings, model, self._clock)
 
     # Routers.
 

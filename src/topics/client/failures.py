@@ -106,6 +106,11 @@ _MAKE: dict[str, Make] = {
     "topic_full": _named(errors.TopicFull),
     "not_a_queue": _named(errors.NotAQueue),
     "router_not_found": _named(errors.RouterNotFound),
+    "group_not_found": _named(errors.GroupNotFound),
+    "group_not_empty": _named(errors.GroupNotEmpty),
+    "generation_mismatch": lambda failure, _: errors.GenerationMismatch(
+        failure.message, int(failure.detail.get("generation", 0))
+    ),
     "router_cycle": lambda failure, _: errors.RouterCycle(list(failure.detail.get("cycle", []))),
     "unauthorized": _plain(errors.Unauthorized),
     "forbidden": _plain(errors.Forbidden),

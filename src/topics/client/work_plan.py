@@ -34,6 +34,6 @@ def plan_backoff(settings: WorkerSettings, job: Job) -> int:
     return int(min(settings.backoff_ms * 2**doublings, settings.backoff_max_ms))
 
 
-def new_node() -> str:
-    """Return a name that no other worker has."""
-    return f"worker-{secrets.token_hex(8)}"
+def new_node(kind: str = "worker") -> str:
+    """Return a name that nobody else has."""
+    return f"{kind}-{secrets.token_hex(8)}"

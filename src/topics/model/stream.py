@@ -55,3 +55,17 @@ class PageRequest(Struct, frozen=True, kw_only=True):
     match: str | tuple[str, ...] | None = None
     wait_ms: int = 0
     patient: bool = False
+
+
+class GroupRecord(TypedRecord[T], frozen=True, kw_only=True):
+    """A record that a consumer got, and where it comes from."""
+
+    topic: str
+    partition: int
+
+
+class GroupTombstone(Tombstone, frozen=True, kw_only=True):
+    """Loss that a consumer is told, and where it was."""
+
+    topic: str
+    partition: int
