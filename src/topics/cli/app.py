@@ -4,6 +4,7 @@ import typer
 
 from topics.cli.config import show_config
 from topics.cli.context import context_app
+from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
 from topics.cli.inspect import run_inspect
 from topics.cli.put import run_put
@@ -26,6 +27,7 @@ app = typer.Typer(
 config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(topic_app, name="topic")
+app.add_typer(group_app, name="group")
 app.add_typer(queue_app, name="queue")
 app.add_typer(router_app, name="router")
 app.add_typer(context_app, name="context")

@@ -6,7 +6,7 @@
 3  damage: bytes on disk do not match their checksum, or are gone
 4  locked: another process has the data directory open
 5  later: the server cannot be reached, or says that it cannot do it now
-6  not there: no topic or router has this name
+6  not there: no topic, router or group has this name
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ from topics.errors import (
     ConfigError,
     CorruptData,
     DirectoryLocked,
+    GroupNotFound,
     RetryLater,
     RouterNotFound,
     TopicNotFound,
@@ -37,6 +38,7 @@ _CODES: Final[tuple[tuple[type[TopicsError], int], ...]] = (
     (RetryLater, LATER),
     (TopicNotFound, NOT_THERE),
     (RouterNotFound, NOT_THERE),
+    (GroupNotFound, NOT_THERE),
 )
 
 
