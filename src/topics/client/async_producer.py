@@ -58,7 +58,8 @@ class AsyncProducer:
             if self._closing:
                 raise Closed("the producer is closed")
             self._outbox.add(entry)
-            self._changed.notify_all()
+            if self._outbox.is_worth_waking:
+                self._changed.notify_all()
         return future
 
     async def flush(self) -> None:

@@ -96,6 +96,11 @@ class Outbox:
     def has_full_batch(self) -> bool:
         return len(self.waiting) >= self._max_batch or self._waiting_bytes >= BATCH_BYTES
 
+    @property
+    def is_worth_waking(self) -> bool:
+        """Tell whether the sender should look: not for each record that joins a batch."""
+        return len(self.waiting) == 1 or self.has_full_batch
+
     def take_batch(self) -> list[Entry]:
         """Take the oldest records, as many as go together."""
         batch: list[Entry] = []
