@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,23 @@ def test_loss_is_told_with_its_place(client: Topics) -> None:
     assert (lost.topic, lost.partition, lost.gap_to) == (topic, 0, 3)
     assert [record.data for record in records if isinstance(record, Record)] == [3, 4]
     assert client.group_state(group).partitions[0].committed == 5
+
+
+def test_partitions_are_read_as_one_topic(client: Topics) -> None:
+    topic, group = fresh(), fresh("g")
+    client.create(topic, partitions=4)
+    client.append(topic, [{"data": n, "key": f"user{n % 9}"} for n in range(100)])
+    by_partition: dict[int, list[int]] = {}
+    with client.consumer(group, [topic], until_caught_up=True, limit=11) as consumer:
+        for item in consumer:
+            assert isinstance(item, GroupRecord)
+            assert item.topic == topic
+            by_partition.setdefault(item.partition, []).append(item.data)
+        assert consumer.assigned == {topic: [0, 1, 2, 3]}
+    assert sorted(chain.from_iterable(by_partition.values())) == list(range(100))
+    for data in by_partition.values():
+        assert data == sorted(data)
+    assert client.group_state(group).lag_total == 0
 
 
 class Crew:
