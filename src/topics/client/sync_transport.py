@@ -82,7 +82,7 @@ class SyncTransport:
                     return None
                 connection = self._resting.pop()
             rested_s = self._clock.monotonic_s() - connection.since_s
-            if rested_s < IDLE_S and not select.select([connection.socket], [], [], 0)[0]:
+            if rested_s < IDLE_S and not _is_readable(connection.socket):
                 return connection
             connection.socket.close()  # readable without a request: the server has closed it
 
@@ -113,3 +113,10 @@ class SyncTransport:
         except OSError:
             sock.close()
             raise
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Look without waiting; `select` would refuse a process with many files open."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
