@@ -22,16 +22,16 @@ from topics.model.stream import TypedJob
 from topics.testing.server_process import ServerProcess
 
 DRAINS = """
-import sys, time
+import os, sys
 from topics import Topics
 client = Topics(sys.argv[1])
 @client.queue(sys.argv[2]).worker(concurrency=2)
 def work(job):
-    print("begun", job.data, flush=True)
+    os.write(1, b"begun %d\\n" % job.data)  # one call a line: two threads write
     sys.stdin.readline()
-    print("done", job.data, flush=True)
+    os.write(1, b"done %d\\n" % job.data)
 work.run()
-print("drained", flush=True)
+os.write(1, b"drained\\n")
 """
 
 
@@ -170,17 +170,20 @@ def test_sigterm_finishes_what_was_begun_and_leaves_the_rest(
     client.create(queue, type="queue")
     client.queue(queue).put(*range(5))
     source = str(Path(__file__).parents[2] / "src")
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", DRAINS, server.url, queue],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": source},
-    )
-    assert child.stdout is not None
-    assert [child.stdout.readline().split()[0] for _ in range(2)] == ["begun", "begun"]
-    child.send_signal(signal.SIGTERM)
-    rest, _ = child.communicate("\n\n", timeout=DEADLINE_S)
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert [child.stdout.readline().split()[0] for _ in range(2)] == ["begun", "begun"]
+            child.send_signal(signal.SIGTERM)
+            rest, _ = child.communicate("\n\n", timeout=DEADLINE_S)
+        finally:
+            child.kill()
     assert child.returncode == 0
     assert sorted(rest.splitlines()) == ["done 0", "done 1", "drained"]
     left = client.state(queue)

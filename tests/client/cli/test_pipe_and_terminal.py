@@ -76,17 +76,20 @@ def test_a_tail_waits_for_what_comes_and_ends_with_ctrl_c(
 ) -> None:
     name = fresh("pipe")
     api.create(name)
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "topics", "tail", name, "--from-seq", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**environment, "TOPICS_URL": server.url},
-    )
-    assert child.stdout is not None
-    for n in range(3):
-        api.append(name, [{"data": n}])
-        assert f'"data":{n}' in child.stdout.readline()
-    os.kill(child.pid, signal.SIGINT)
-    _, said = child.communicate(timeout=DEADLINE_S)
+    ) as child:
+        try:
+            assert child.stdout is not None
+            for n in range(3):
+                api.append(name, [{"data": n}])
+                assert f'"data":{n}' in child.stdout.readline()
+            os.kill(child.pid, signal.SIGINT)
+            _, said = child.communicate(timeout=DEADLINE_S)
+        finally:
+            child.kill()
     assert (child.returncode, said) == (exit_codes.OK, "")
