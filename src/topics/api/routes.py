@@ -74,6 +74,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
     Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("POST", "/v0/topics/:topic/redrive", queues.redrive, READ | WRITE | DELETE),
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("GET", "/v0/routers", routers.list_routers, READ),
     Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),
