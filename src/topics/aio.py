@@ -40,6 +40,7 @@ from topics.model.queues import (
     NackRequest,
 )
 from topics.model.topics import TopicState
+from topics.storage.disk.disk import Disk
 from topics.storage.wal.group_commit import Commitment
 
 T = TypeVar("T")
@@ -271,6 +272,7 @@ class AsyncLog:
         path: str | None = None,
         *,
         config: ServerConfig | None = None,
+        disk: Disk | None = None,
         progress: Callable[[float], None] = lambda _: None,
         **settings: Any,  # noqa: ANN401 - a setting is a number or text
     ) -> Self:
@@ -279,7 +281,7 @@ class AsyncLog:
         `progress` is called from another thread, with 0.0 to 1.0.
         """
         configured = configure(path, config, settings)
-        opening = partial(Log, configured, progress=progress)
+        opening = partial(Log, configured, disk=disk, progress=progress)
         return cls(await asyncio.get_running_loop().run_in_executor(None, opening))
 
     # Topics.

@@ -20,6 +20,7 @@ from topics.api.saved_watches import load_watches
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
 from topics.errors import ConfigError, RequestTimeout, TopicsError
+from topics.storage.disk.disk import Disk
 
 SWEEP_S = 0.25
 BACKLOG = 4096
@@ -35,8 +36,10 @@ class Server:
         *,
         write_log: Callable[[str], None],
         clock: Clock | None = None,
+        disk: Disk | None = None,
     ) -> None:
         check_exposure(config, keyring)
+        self._disk = disk
         self._clock = clock or SystemClock()
         self.request_log = RequestLog(write_log, self._clock)
         self.app = App(
@@ -85,7 +88,7 @@ class Server:
         def progress(share: float) -> None:
             app.replay_progress = share
 
-        log = await AsyncLog.open(config=self._config, progress=progress)
+        log = await AsyncLog.open(config=self._config, disk=self._disk, progress=progress)
         watches = await log.run(partial(load_watches, log.log.engine.disk))
         app.open(log)
         app.watches.restore(watches)
@@ -151,9 +154,10 @@ async def serve(
     write_log: Callable[[str], None],
     on_listening: Callable[[Server], None],
     on_ready: Callable[[Server], None],
+    disk: Disk | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
-    server = Server(config, keyring, write_log=write_log)
+    server = Server(config, keyring, write_log=write_log, disk=disk)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

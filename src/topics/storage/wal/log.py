@@ -94,6 +94,10 @@ class WalLog:
         self.counters.batches += 1
         self.counters.bytes_written += size
 
+    def end_file(self) -> None:
+        """Have the next write begin a new file."""
+        self._capacity = self.position.offset
+
     def fail(self, error: DiskFailed) -> None:
         """Take no more writes, and let no later start trust the page cache."""
         self.failed = error
