@@ -1,5 +1,6 @@
 """A headless Chromium, driven over its DevTools protocol."""
 
+import base64
 import itertools
 import json
 import os
@@ -27,11 +28,20 @@ def find_chromium() -> str | None:
 
 
 class Page:
-    """One tab; `evaluate` runs JavaScript in it and returns the value."""
+    """One tab; `evaluate` runs JavaScript in it and returns the value.
+
+    After `record` it keeps what the tab asked the network for and what it complained about.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._numbers = itertools.count(1)
+        self.requested: list[str] = []
+        self.complaints: list[str] = []
+
+    def record(self) -> None:
+        for domain in ("Network", "Log", "Runtime"):
+            self._call(f"{domain}.enable")
 
     def open(self, url: str) -> None:
         self._call("Page.navigate", url=url)
@@ -52,6 +62,47 @@ class Page:
             time.sleep(0.02)
         return value
 
+    def resize(self, width: int, height: int) -> None:
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+
+    def prefer(self, colour_scheme: str) -> None:
+        """Be a browser of someone who likes it light, or dark."""
+        features = [{"name": "prefers-color-scheme", "value": colour_scheme}]
+        self._call("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, key: str) -> None:
+        """Press a key that has a name, or type one character."""
+        named = {"Tab": 9, "Enter": 13, "Escape": 27}
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"windowsVirtualKeyCode": named[key]} if key in named else {}
+        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
+        self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
+
+    def type(self, text: str) -> None:
+        self._call("Input.insertText", text=text)
+
+    def cookies(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call("Network.getCookies")["cookies"]
+        return found
+
+    def picture(self) -> bytes:
+        """Return what is seen as a PNG."""
+        return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
+
+    def _take_note(self, event: dict[str, Any]) -> None:
+        method, body = event.get("method"), event.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requested.append(body["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.complaints.append(str(body["exceptionDetails"]))
+        elif method == "Log.entryAdded" and body["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(f"{body['entry']['text']} {body['entry'].get('url')}")
+        elif method == "Runtime.consoleAPICalled" and body["type"] in ("error", "warning"):
+            self.complaints.append(str(body["args"]))
+
     def _call(self, method: str, **parameters: object) -> dict[str, Any]:
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
@@ -62,6 +113,7 @@ class Page:
                 assert "error" not in reply, reply
                 result: dict[str, Any] = reply["result"]
                 return result
+            self._take_note(reply)
 
 
 class Chromium:

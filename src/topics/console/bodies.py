@@ -46,7 +46,8 @@ TOPIC_BODY = (
 """
     + _chart("rate", "Appended a second")
     + """
-<details class="panel"><summary>Config</summary><dl class="pairs">{config}</dl></details>
+<details class="panel" id="config" open><summary>Config</summary>
+<dl class="pairs">{config}</dl></details>
 </div>
 <section class="panel" aria-labelledby="tail-title">
 <h2 id="tail-title">Live tail</h2>
@@ -105,7 +106,7 @@ BODIES: Mapping[str, str] = {
     '<dl class="tiles" id="totals"></dl>'
     + _panel("map", "What the bytes are", '<div id="map"></div>')
     + _table(
-        "topics", "Topics by size",
+        "stored", "Topics by size",
         "Topic", "Map", "#Log tail", "#Hot", "#Cold", "#Dead", "#Segments",
     ),
     "latency": "<h1>Latency</h1>"

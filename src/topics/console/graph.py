@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-ROUNDS = 4
-"""Sweeps that bring neighbours close to each other; more change little."""
-
 
 class Node(Struct, frozen=True, kw_only=True):
     """A topic: its layer, and its place in it from the top."""
@@ -66,15 +63,15 @@ def _without_cycles(
 
 
 def _untangle(layers: Mapping[int, list[str]], edges: Sequence[tuple[str, str]]) -> None:
-    """Sort each layer by the mean place of its neighbours, back and forth."""
-    near: dict[str, list[str]] = {}
+    """Sort each layer, from the left, by the mean place of what is copied into its topics."""
+    sources: dict[str, list[str]] = {}
     for source, dest in edges:
-        near.setdefault(source, []).append(dest)
-        near.setdefault(dest, []).append(source)
-    for _ in range(ROUNDS):
-        place = {t: row for members in layers.values() for row, t in enumerate(members)}
-        for members in layers.values():
-            members.sort(key=lambda t: (_mean([place[n] for n in near.get(t, ())]), t))
+        sources.setdefault(dest, []).append(source)
+    place: dict[str, int] = {}
+    for _, members in sorted(layers.items()):
+        means = {topic: _mean([place[one] for one in sources.get(topic, ())]) for topic in members}
+        members[:] = [topic for _, topic in sorted((means[topic], topic) for topic in members)]
+        place |= {topic: row for row, topic in enumerate(members)}
 
 
 def _mean(rows: Sequence[int]) -> float:

@@ -44,7 +44,7 @@ export class TimeChart {
 
   showLegend() {
     const newest = this.series.map((one, place) => {
-      const value = this.data[place + 1].at(-1);
+      const value = this.data[place + 1].findLast((one) => one !== undefined);
       const shown = value === null || value === undefined ? "–" : this.format(value);
       return [one, shown];
     });
@@ -69,7 +69,7 @@ export class TimeChart {
         cursor: { y: false, drag: { setScale: false, x: false, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) * 1.1 || 1] } },
         axes: [
-          { ...axis, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
+          { ...axis, size: 30, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
           { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => this.format(value)) },
         ],
         series: [

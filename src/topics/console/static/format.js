@@ -25,9 +25,11 @@ export function bytes(value) {
 export function micros(value) {
   if (value === null || value === undefined) return "–";
   if (value < 1000) return `${Math.round(value)} µs`;
-  if (value < 1e6) return `${(value / 1000).toPrecision(3)} ms`;
-  return `${(value / 1e6).toPrecision(3)} s`;
+  if (value < 1e6) return `${three(value / 1000)} ms`;
+  return `${three(value / 1e6)} s`;
 }
+
+const three = (value) => String(Number(value.toPrecision(3)));
 
 export function ago(ts, now = Date.now()) {
   if (!ts) return "never";

@@ -3,7 +3,8 @@ import { el } from "./dom.js";
 
 const LONG = 2000;
 const MANY = 200;
-const OPEN_SIZE = 24;
+const PREVIEW_KEYS = 8;
+const PREVIEW_CHARACTERS = 160;
 
 class Exact {
   constructor(source) {
@@ -23,10 +24,11 @@ export function parseExact(text) {
 /** A number as it was sent, for what needs no digits. */
 export const plainNumber = (value) => (value instanceof Exact ? Number(value.source) : value);
 
-export function jsonView(value, depth = 0) {
+/** `open`: so many levels are unfolded from the start. */
+export function jsonView(value, open = 0) {
   if (value instanceof Exact) return el("span", { class: "json-number" }, value.source);
   if (value === null || typeof value !== "object") return leaf(value);
-  return branch(value, depth);
+  return branch(value, open);
 }
 
 function leaf(value) {
@@ -41,35 +43,35 @@ function leaf(value) {
   return el("span", {}, shown, " ", more);
 }
 
-function branch(value, depth) {
+function branch(value, open) {
   const isList = Array.isArray(value);
   const keys = Object.keys(value);
   const [start, end] = isList ? ["[", "]"] : ["{", "}"];
   if (keys.length === 0) return el("span", { class: "json-null" }, start + end);
-  const folded = el("details", { class: "json", open: depth === 0 && keys.length <= OPEN_SIZE });
-  const size = `${keys.length} ${isList ? "items" : "keys"}`;
+  const folded = el("details", { class: "json", open: open > 0 });
+  const size = `${keys.length} ${isList ? "item" : "key"}${keys.length === 1 ? "" : "s"}`;
   folded.append(el("summary", {}, `${start} ${preview(value, keys, isList)} ${end} `,
     el("span", { class: "quiet-text" }, size)));
   const fill = () => {
     if (!folded.open || folded.children.length > 1) return;
-    folded.append(members(value, keys, depth, isList, 0));
+    folded.append(members(value, keys, open, isList, 0));
   };
   folded.addEventListener("toggle", fill);
   fill();
   return folded;
 }
 
-function members(value, keys, depth, isList, from) {
+function members(value, keys, open, isList, from) {
   const list = el("ul", {});
   for (const key of keys.slice(from, from + MANY)) {
     const name = el("span", { class: isList ? "json-null" : "json-key" },
       isList ? key : JSON.stringify(key));
-    list.append(el("li", {}, name, ": ", jsonView(value[key], depth + 1)));
+    list.append(el("li", {}, name, ": ", jsonView(value[key], open - 1)));
   }
   const left = keys.length - from - MANY;
   if (left > 0) {
     const item = el("li", {}, el("button", { type: "button", class: "small", click: () => {
-      list.append(...members(value, keys, depth, isList, from + MANY).children);
+      list.append(...members(value, keys, open, isList, from + MANY).children);
       item.remove();
     } }, `${left} more`));
     list.append(item);
@@ -78,12 +80,18 @@ function members(value, keys, depth, isList, from) {
 }
 
 function preview(value, keys, isList) {
-  const parts = keys.slice(0, 4).map((key) => {
-    const inner = value[key];
-    const isBranch = inner !== null && typeof inner === "object" && !(inner instanceof Exact);
-    const text = isBranch ? "…" : inner instanceof Exact ? inner.source : JSON.stringify(inner);
-    const short = text.length > 24 ? `${text.slice(0, 24)}…` : text;
-    return isList ? short : `${key}: ${short}`;
-  });
-  return parts.join(", ") + (keys.length > 4 ? ", …" : "");
+  let text = "";
+  for (const key of keys.slice(0, PREVIEW_KEYS)) {
+    const part = isList ? short(value[key]) : `${key}: ${short(value[key])}`;
+    if (text && text.length + part.length > PREVIEW_CHARACTERS) return `${text}, …`;
+    text += text ? `, ${part}` : part;
+  }
+  return keys.length > PREVIEW_KEYS ? `${text}, …` : text;
+}
+
+function short(value) {
+  if (value instanceof Exact) return value.source;
+  if (value !== null && typeof value === "object") return Array.isArray(value) ? "[…]" : "{…}";
+  const text = JSON.stringify(value);
+  return text.length > 40 ? `${text.slice(0, 40)}…` : text;
 }

@@ -18,7 +18,7 @@ const askTopics = keepAsking(async () => {
     ["Data", format.bytes(totals.bytes)],
     ["Appended a second", format.rate(totals.appended)],
     ["Delivered a second", format.rate(totals.delivered)],
-    ["At risk", format.count(totals.at_risk), totals.at_risk > 0 ? "warn" : null],
+    ["At risk", format.count(totals.at_risk)],
     ...(totals.read_only ? [["Read-only shards", format.count(totals.read_only), "bad"]] : []),
   ]);
   showCount(topics.length, matching);

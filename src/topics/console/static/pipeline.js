@@ -59,16 +59,16 @@ function cells(report) {
     cell(text(report.run)),
     cell(badge(text(report.state), text(report.state))),
     cell(text(report.table)),
-    number(amount(report.batch)),
-    number(amount(report.rows)),
-    number(amount(report.rows_per_s)),
-    number(amount(report.lag)),
+    number(amount(report.batch, format.count)),
+    number(amount(report.rows, format.count)),
+    number(amount(report.rows_per_s, format.rate)),
+    number(amount(report.lag, format.count)),
     cell(typeof report.ts === "number" ? format.ago(report.ts) : text(report.ts)),
   ];
 }
 
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
-const amount = (value) => (typeof value === "number" ? format.rate(value) : text(value));
+const amount = (value, show) => (typeof value === "number" ? show(value) : text(value));
 
 /** One line a job, its batches over time; jobs with a line of their own are few. */
 function showChart() {

@@ -4,7 +4,7 @@ import { clock, moment } from "./format.js";
 import { jsonView, plainNumber } from "./json_view.js";
 
 /** `actions` gives the buttons of a record by its seq. */
-export function recordView(record, actions) {
+export function recordView(record, actions, open = 0) {
   const seq = plainNumber(record.$seq);
   const ts = plainNumber(record.$ts);
   const line = el("div", { class: "record-line" },
@@ -15,9 +15,9 @@ export function recordView(record, actions) {
     el("span", { class: "actions" }, ...actions(seq)),
   );
   const meta = record.meta
-    ? el("div", { class: "meta" }, el("span", { class: "quiet-text" }, "meta "), jsonView(record.meta, 1))
+    ? el("div", { class: "meta" }, el("span", { class: "quiet-text" }, "meta "), jsonView(record.meta))
     : null;
-  return el("li", { class: "record", "data-seq": seq }, line, jsonView(record.data), meta);
+  return el("li", { class: "record", "data-seq": seq }, line, jsonView(record.data, open), meta);
 }
 
 export function gapView(gap) {

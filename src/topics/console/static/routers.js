@@ -34,8 +34,9 @@ function graph(nodes, routers) {
   const x = (layer) => EDGE + layer * (BOX_WIDTH + GAP_X);
   const y = (row) => EDGE + row * (BOX_HEIGHT + GAP_Y);
   const places = new Map(nodes.map((node) => [node.topic, node]));
+  const leadsBack = routers.some((one) => places.get(one.dest).layer <= places.get(one.source).layer);
   const width = x(Math.max(0, ...nodes.map(({ layer }) => layer))) + BOX_WIDTH + EDGE;
-  const height = y(Math.max(0, ...nodes.map(({ row }) => row))) + BOX_HEIGHT + 3 * EDGE;
+  const height = y(Math.max(0, ...nodes.map(({ row }) => row))) + BOX_HEIGHT + (leadsBack ? 4 : 1) * EDGE;
   const label = routers.map(({ source, dest }) => `${source} to ${dest}`).join(", ");
   const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
   drawing.append(

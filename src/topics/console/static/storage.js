@@ -18,12 +18,12 @@ keepAsking(async () => {
     [`Hot, ${totals.hot_segments} segments`, format.bytes(totals.hot_bytes)],
     [`Cold, ${totals.cold_segments} segments`, format.bytes(totals.cold_bytes)],
     ["Dead", format.bytes(totals.dead_bytes)],
-    ["Records at risk", format.count(totals.at_risk_records), totals.at_risk_records ? "warn" : null],
+    ["Records at risk", format.count(totals.at_risk_records)],
     ...(totals.read_only ? [["Read-only shards", format.count(totals.read_only), "bad"]] : []),
   ]);
   showMap(totals);
   const most = Math.max(1, ...topics.map((row) => row.tail + row.hot + row.cold));
-  showRows(byId("topics"), topics, {
+  showRows(byId("stored"), topics, {
     key: ({ topic }) => topic,
     cells: (row) => [
       head(topicLink(row.topic)),

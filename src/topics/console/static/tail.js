@@ -1,5 +1,5 @@
 // A watch over one topic, shown newest first and bounded.
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { parseExact, plainNumber } from "./json_view.js";
 import { gapView, recordView } from "./record_view.js";
 
@@ -43,9 +43,7 @@ export class Tail {
   }
 
   async open(match) {
-    const state = await post(`/v0/topics/${encodeURIComponent(this.topic)}/diff`, {
-      from_seq: 0, limit: 1, max_batch_bytes: 1,
-    });
+    const state = await get(`/v0/topics/${encodeURIComponent(this.topic)}`, { touch: "false" });
     const from_seq = Math.max(0, state.earliest_seq - 1, state.head_seq - BEGIN);
     const watch = await post("/v0/watch", {
       topics: { [this.topic]: { from_seq } }, include_tags: true, ...(match ? { match } : {}),

@@ -37,6 +37,8 @@ keepAsking(async () => {
   chart.update(history.ts, [history.topic]);
 }, 5000);
 
+if (matchMedia("(max-width: 40rem)").matches) byId("config").open = false;
+
 // Sending a record again.
 
 const actions = may("read", "write") ? (seq) => [
@@ -83,7 +85,7 @@ byId("peek-form").addEventListener("submit", async (event) => {
     const record = page.records[0];
     place.replaceChildren(
       record && record.$seq === seq
-        ? el("ol", { class: "records", "aria-label": `Record ${seq}` }, recordView(record, actions))
+        ? el("ol", { class: "records", "aria-label": `Record ${seq}` }, recordView(record, actions, 2))
         : el("p", { class: "empty" }, `There is no record ${seq}: deleted, lost, or not yet written.`),
     );
   } catch (error) {
