@@ -340,11 +340,13 @@ class AsyncLog:
             return await self._append_and_create(topic, write)
         return await self._append(found, write)
 
-    async def diff(
+    async def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
         topic: str,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         limit: int = DEFAULT_LIMIT,
         node: str | Sequence[str] = (),
         match: object = None,
@@ -356,6 +358,8 @@ class AsyncLog:
             return self.log.diff(
                 topic,
                 from_seq=from_seq,
+                from_ts=from_ts,
+                until_ts=until_ts,
                 limit=limit,
                 node=node,
                 match=match,
@@ -364,7 +368,7 @@ class AsyncLog:
                 max_batch_bytes=max_batch_bytes,
             )
 
-        if self.may_block(self.log.engine.topic(topic), from_seq):
+        if self.may_block(self.log.engine.topic(topic), from_seq, from_ts):
             return await self._loop.run_in_executor(self._cold, read)
         return read()
 
@@ -476,9 +480,10 @@ class AsyncLog:
         claimed: Claimed = await waiter.expect(ticket)
         return claimed
 
-    def may_block(self, topic: Topic, from_seq: int) -> bool:
+    def may_block(self, topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
         """Tell whether a read there has to leave the event loop: `read_aside` does."""
-        return touches_cold(topic, from_seq) or self.log.engine.must_forward(topic)
+        engine = self.log.engine
+        return touches_cold(topic, from_seq, from_ts) or engine.must_forward(topic)
 
     async def read_aside(self, topic: Topic, request: DiffRequest) -> Page:
         """Read on the pool of the cold tier, or of what routers still have to bring."""

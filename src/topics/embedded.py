@@ -137,11 +137,13 @@ class Log:
         """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
         return self._append(topic, read_write(body, self.engine.config))
 
-    def diff(
+    def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
         topic: str,
         *,
         from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
         limit: int = DEFAULT_LIMIT,
         node: str | Sequence[str] = (),
         match: object = None,
@@ -149,12 +151,17 @@ class Log:
         include_meta: bool = True,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
     ) -> Page:
-        """Read what comes after `from_seq`: records, the loss before them, where to go on."""
+        """Read what comes after `from_seq`: records, the loss before them, where to go on.
+
+        Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        """
         found = self._existing(topic)
         request = build_diff_request(
             found.config,
             self.engine.config,
             from_seq=from_seq,
+            from_ts=from_ts,
+            until_ts=until_ts,
             limit=limit,
             node=node,
             match=match,

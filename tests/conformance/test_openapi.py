@@ -57,13 +57,26 @@ def test_the_page_needs_no_network(api: Api) -> None:
 
 
 def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:
-    """Tell of what is refused and no schema can say: equal names, lists of unequal length."""
+    """Tell of what is refused and no schema can say.
+
+    Equal names, lists of unequal length, times in the wrong order.
+    """
     body = case.body if isinstance(case.body, dict) else {}
     lists = [found for name in ("seqs", "lease_ids") if isinstance(found := body.get(name), list)]
     own = (case.path_parameters or {}).get("topic")
     same_ends = "source" in body and body["source"] == body.get("dest")
     own_letters = own is not None and body.get("dead_letter") == own
-    return same_ends or own_letters or len({len(found) for found in lists}) > 1
+    topics = body.get("topics")
+    starts = list(topics.values()) if isinstance(topics, dict) else []
+    turned = any(map(is_turned, [body, *starts]))
+    return same_ends or own_letters or turned or len({len(found) for found in lists}) > 1
+
+
+def is_turned(window: object) -> bool:
+    """Tell whether a window ends before it begins."""
+    found = window if isinstance(window, dict) else {}
+    times = found.get("from_ts", 0), found.get("until_ts", 0)
+    return all(isinstance(ts, int | float) for ts in times) and 0 < times[1] < times[0]
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])

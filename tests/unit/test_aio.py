@@ -89,6 +89,20 @@ def test_a_delete_is_awaited_and_visible(tmp_path: Path) -> None:
     run_with_log(tmp_path, scenario)
 
 
+def test_a_read_between_two_times_is_that_of_the_plain_face(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.append("a", [{"data": 1}])
+        (record,) = (await log.diff("a")).records
+        page = await log.diff("a", from_ts=record.ts, until_ts=record.ts + 1)
+        assert [found.seq for found in page.records] == [1]
+        page = await log.diff("a", from_ts=record.ts + 1)
+        assert (page.records, page.next_from_seq, page.until_reached) == ([], 1, None)
+        page = await log.diff("a", until_ts=record.ts)
+        assert (page.records, page.next_from_seq, page.until_reached) == ([], 0, True)
+
+    run_with_log(tmp_path, scenario)
+
+
 def test_a_repeated_key_in_the_same_turn_is_answered_with_the_first_seqs(tmp_path: Path) -> None:
     async def scenario(log: AsyncLog) -> None:
         await log.create("keyed", durability="fsync")

@@ -25,6 +25,8 @@ def read(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         topic.config,
         app.config,
         from_seq=body.from_seq,
+        from_ts=body.from_ts,
+        until_ts=body.until_ts,
         limit=body.limit,
         node=body.node or (),
         match=body.match,
@@ -33,7 +35,7 @@ def read(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         max_batch_bytes=body.max_batch_bytes,
         verify=app.config.verify_reads,
     )
-    if app.ready_log.may_block(topic, request.from_seq):
+    if app.ready_log.may_block(topic, request.from_seq, request.from_ts):
         return _read_aside(app, exchange, topic, request, wait_ms=body.wait_ms)
     _answer_or_wait(app, exchange, topic, request, app.engine.diff(topic, request), body.wait_ms)
     return None
@@ -62,12 +64,15 @@ def answer(app: "App", exchange: Exchange, page: Page, *, waited_ms: float | Non
     app.metrics.records_delivered += page.count
     app.metrics.tombstones += page.tombstone is not None
     cold = b',"cold_segments_read":%d' % page.cold_segments_read if page.cold_segments_read else b""
+    until = b""
+    if page.until_reached is not None:
+        until = b'"until_reached":%b,' % (b"true" if page.until_reached else b"false")
     exchange.reply_parts(
         (
             b'{"topic":"%b","records":[' % page.topic.encode(),
             page.records_json,
             b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
-            b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b%b}}'
+            b'"lag":%d,%b"performance":{"server_total_ms":%.3f,"records_scanned":%d%b%b}}'
             % (
                 page.next_from_seq,
                 page.head_seq,
@@ -75,6 +80,7 @@ def answer(app: "App", exchange: Exchange, page: Page, *, waited_ms: float | Non
                 b"true" if page.caught_up else b"false",
                 b"null" if page.tombstone is None else msgspec.json.encode(page.tombstone),
                 page.lag,
+                until,
                 exchange.elapsed_ms(),
                 page.records_scanned,
                 cold,

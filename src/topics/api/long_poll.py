@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from topics.api.alarms import Alarm
 from topics.api.exchange import Exchange
 from topics.engine.diff import DiffRequest
 from topics.engine.topics.topic import Topic
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
 
 def has_news(page: Page) -> bool:
     """Tell whether a page is worth an answer before the time is over."""
-    return page.count > 0 or page.tombstone is not None or not page.caught_up
+    return (
+        page.count > 0
+        or page.tombstone is not None
+        or not page.caught_up
+        or page.until_reached is True
+    )
 
 
 class LongPoll:
-    """Waits until there is news, the topic is gone, the time is over, or the server stops."""
+    """Waits until there is news, the topic is gone, the time is over, or the server stops.
+
+    The end of the window that was asked for is news too.
+    """
 
     def __init__(
         self,
@@ -38,13 +47,26 @@ class LongPoll:
         self._request = request
         self._answer = answer
         self._since_s = app.clock.monotonic_s()
+        self._until_alarm: Alarm | None = None
 
     def begin(self, wait_ms: int) -> None:
         live = self._app.live
         self._alarm = live.alarms.set(min(wait_ms, MAX_WAIT_MS) / 1000, self._time_is_over)
+        self._await_until()
         live.delivery.listen(self._topic, self._look)
         live.streams[self] = None
         self._look(self._topic)  # what came between the first read and the listening
+
+    def _await_until(self) -> None:
+        """Look again when the window is over: no write may come to tell."""
+        left_ms = self._request.until_ts - self._app.clock.now_ms()
+        if 0 < left_ms <= MAX_WAIT_MS:
+            alarms = self._app.live.alarms
+            self._until_alarm = alarms.set(left_ms / 1000, self._until_is_there)
+
+    def _until_is_there(self) -> None:
+        self._await_until()  # again, where the clock was set back meanwhile
+        self._look(self._topic)
 
     def _look(self, topic: Topic) -> None:
         page = self._read(topic)
@@ -82,6 +104,8 @@ class LongPoll:
     def _end(self) -> None:
         live = self._app.live
         self._alarm.cancel()
+        if self._until_alarm is not None:
+            self._until_alarm.cancel()
         live.delivery.unlisten(self._topic, self._look)
         live.streams.pop(self, None)
 

@@ -1,6 +1,6 @@
 """`/v0/watch`: make a watch, then stream it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +10,7 @@ from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
 from topics.engine.diff import DiffRequest
+from topics.engine.seek import seq_at
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
@@ -72,7 +73,7 @@ def build_watcher(
     for name in starts:
         _check_name(caller, name)
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = _new_watcher(app, patterns, options, frame_format=frame_format)
+    watcher = _new_watcher(app, starts, options, frame_format=frame_format)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -86,8 +87,7 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
     """Make a watcher that stands where it stood; every name is checked again."""
     for name in body.topics:
         _check_name(caller, name)
-    patterns = [name for name in body.topics if name.endswith(WILDCARD)]
-    watcher = _new_watcher(app, patterns, body, frame_format=SSE)
+    watcher = _new_watcher(app, body.topics, body, frame_format=SSE)
     for kept in saved.places:
         place = Place(
             kept.name,
@@ -97,12 +97,12 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
             by_pattern=kept.by_pattern,
         )
         place.life, place.first_life = kept.life, kept.first_life
-        watcher.places[kept.name] = place
+        watcher.put(place)
     return watcher
 
 
 def _new_watcher(
-    app: "App", patterns: Iterable[str], options: WatchOptions, *, frame_format: Format
+    app: "App", starts: Mapping[str, WatchStart], options: WatchOptions, *, frame_format: Format
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -110,7 +110,8 @@ def _new_watcher(
         frame_format=frame_format,
         buffer_bytes=app.config.stream_buffer_bytes,
         max_places=app.config.max_watch_topics,
-        patterns=tuple(pattern[:-1] for pattern in patterns),
+        patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
+        windows={name: start.window for name, start in starts.items()},
     )
 
 
@@ -158,7 +159,9 @@ def _add_named(
 
 
 def _start_seq(topic: Topic, start: WatchStart) -> int:
-    return topic.head_seq if start.tail else start.from_seq
+    if start.tail:
+        return topic.head_seq
+    return max(start.from_seq, seq_at(topic, start.from_ts) - 1 if start.from_ts else 0)
 
 
 def _options(app: "App", body: WatchOptions) -> Options:

@@ -84,7 +84,7 @@ class WatchSession:
         self.watcher.open(stream)
 
     def _on_room(self) -> None:
-        if self.watcher.blocked:
+        if self.watcher.meet_end() or self.watcher.blocked:
             self._app.live.schedule(self.watcher)
 
     def _on_end(self, stream: EventStream) -> None:

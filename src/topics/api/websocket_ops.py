@@ -83,7 +83,7 @@ class WebSocketOps:
 
     def pump_blocked(self) -> None:
         for watcher in self._watchers:
-            if watcher.blocked:
+            if watcher.meet_end() or watcher.blocked:
                 self._app.live.schedule(watcher)
 
     def meet(self, topic: Topic) -> None:

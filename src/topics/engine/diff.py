@@ -1,6 +1,6 @@
 """The read path on one screen.
 
-    floors → holes → runs → view of entries and bytes → projection to JSON
+    times → floors → holes → runs → view of entries and bytes → projection to JSON
 
 Takes no lock: see `topics.engine.topics.topic`. A read that meets a checkpoint, rewrite or
 relocation in the middle starts over.
@@ -10,25 +10,29 @@ reader; at most one tombstone, and it comes before the records.
 
 from msgspec import Struct
 
+from topics.engine.seek import find_ts, read_again, seq_at
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
 from topics.engine.topics.topic import Run, Topic
-from topics.errors import CorruptData, FileMissing, RequestError
+from topics.errors import CorruptData, RequestError
 from topics.kernel import IDX_ENTRY_BYTES, MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
-from topics.model.diff import Page, Tombstone
+from topics.model.diff import Page, Tombstone, check_window
 from topics.storage.segments.segment import Segment
 
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
 """One read examines no more, however little of it passes the filters."""
-TRIES = 4
 
 
 class DiffRequest(Struct, frozen=True, kw_only=True):
     """What a reader wants to see."""
 
     from_seq: int = 0
+    from_ts: int = 0
+    """Not before this time; 0: none. The later one of it and `from_seq` counts."""
+    until_ts: int = 0
+    """Before this time; 0: none."""
     limit: int = DEFAULT_LIMIT
     nodes: tuple[bytes, ...] = ()
     match: tuple[str, str] | None = None
@@ -41,24 +45,22 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.from_seq < 0 or self.limit < 0 or self.max_batch_bytes < 0:
             raise RequestError("from_seq, limit and max_batch_bytes must be 0 or more")
+        try:
+            check_window(self.from_ts, self.until_ts)
+        except ValueError as error:
+            raise RequestError(str(error)) from None
 
 
 def read_diff(topic: Topic, request: DiffRequest) -> Page:
     """Read what comes after a cursor."""
-    for attempt in range(TRIES):
-        runs = topic.runs
-        try:
-            return _Reading(topic, request).page()
-        except (CorruptData, FileMissing):
-            # Files may have been swapped under this read; real damage is still there the next time.
-            if attempt == TRIES - 1 or (attempt > 0 and runs is topic.runs):
-                raise
-    raise AssertionError("the last try returns or raises")
+    return read_again(topic, lambda: _Reading(topic, request).page())
 
 
-def touches_cold(topic: Topic, from_seq: int) -> bool:
+def touches_cold(topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
     """Tell whether a read there starts in a cold segment and so belongs on the cold pool."""
     start = max(from_seq + 1, topic.floors.earliest_seq)
+    if from_ts:
+        start = max(start, seq_at(topic, from_ts))
     run = next((run for run, _ in topic.runs_from(start)), None)
     return isinstance(run, Segment) and run.tier == "cold"
 
@@ -79,6 +81,7 @@ class _Reading:
         self.head_seq = topic.head_seq
         self.floors: Floors = topic.floors
         self.holes: tuple[Hole, ...] = tuple(h for h in topic.holes if h.announced)
+        self.end_seq, self.is_bounded = self._end()
         self.tombstone: Tombstone | None = None
         self.parts: list[bytes] = []
         self.count = 0
@@ -90,17 +93,16 @@ class _Reading:
 
     def page(self) -> Page:
         cursor = self._first_cursor(self.request.from_seq)
-        while cursor < self.head_seq:
+        while cursor < self.end_seq:
             hole = next((h for h in self.holes if h.last_seq > cursor), None)
             if hole is not None and hole.first_seq <= cursor + 1:
                 if self.tombstone is not None or self.count:
                     break
-                self._bury(
-                    max(cursor + 1, hole.first_seq), min(hole.last_seq, self.head_seq), hole.reason
-                )
-                cursor = min(hole.last_seq, self.head_seq)
+                last_seq = min(hole.last_seq, self.end_seq)
+                self._bury(max(cursor + 1, hole.first_seq), last_seq, hole.reason)
+                cursor = last_seq
                 continue
-            upto = self.head_seq if hole is None else min(hole.first_seq - 1, self.head_seq)
+            upto = self.end_seq if hole is None else min(hole.first_seq - 1, self.end_seq)
             cursor, full = self._read(cursor, upto)
             if full:
                 break
@@ -114,18 +116,35 @@ class _Reading:
             tombstone=self.tombstone,
             records_scanned=self.scanned,
             cold_segments_read=len(self.cold),
+            until_reached=self.is_bounded and cursor >= self.end_seq
+            if self.request.until_ts
+            else None,
         )
 
+    def _end(self) -> tuple[int, bool]:
+        """Return the last seq to look at, and whether a record at or after `until_ts` is next."""
+        if self.request.until_ts:
+            _, at = find_ts(self.topic, self.request.until_ts)
+            if at is not None and at <= self.head_seq + 1:
+                return at - 1, True
+        return self.head_seq, False
+
     def _first_cursor(self, from_seq: int) -> int:
-        """Apply the floors to a cursor: announce what was lost, skip what was removed."""
+        """Apply times and floors to a cursor: announce what was lost, skip what was removed."""
         earliest = self.floors.earliest_seq
+        timed = 0
+        if self.request.from_ts:
+            timed = min(seq_at(self.topic, self.request.from_ts) - 1, self.head_seq)
         if from_seq > self.head_seq:
             self._bury(1, self.head_seq, "recreated")
-            return min(earliest - 1, self.head_seq)
-        if from_seq + 1 < self.floors.evict_floor:
-            self._bury(from_seq + 1, earliest - 1, self.floors.reason)
-            return earliest - 1
-        return from_seq
+            return max(timed, min(earliest - 1, self.head_seq))
+        cursor = max(from_seq, timed)
+        if cursor + 1 < self.floors.evict_floor and cursor < self.end_seq:
+            # No further than the time asked for: what was lost behind it is another window's loss.
+            last_seq = min(earliest - 1, self.end_seq)
+            self._bury(cursor + 1, last_seq, self.floors.reason)
+            return last_seq
+        return cursor
 
     def _bury(self, gap_from: int, gap_to: int, reason: str) -> None:
         self.tombstone = Tombstone(

@@ -25,6 +25,7 @@ from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.table import Routers
+from topics.engine.seek import is_settled, seq_at
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
@@ -408,7 +409,18 @@ class Engine:
             with shard.lock:
                 self.registry.expire(topic)
         topic.last_read_ts = now_ms
-        return read_diff(topic, request)
+        page = read_diff(topic, request)
+        if request.until_ts and now_ms >= request.until_ts and page.caught_up:
+            page.until_reached = page.until_reached or is_settled(
+                topic, page.head_seq, shard_of=self.shard_of
+            )
+        return page
+
+    def seq_at(self, topic: Topic, ts: int) -> int:
+        """Return the first seq whose `$ts` is at or after `ts`, head + 1 where there is none."""
+        if topic.link is not None:
+            self._forward_for_reader(topic)
+        return seq_at(topic, ts)
 
     def submit_delete(
         self,

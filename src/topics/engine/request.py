@@ -144,6 +144,8 @@ def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
     limits: Limits,
     *,
     from_seq: int = 0,
+    from_ts: int = 0,
+    until_ts: int = 0,
     limit: int = DEFAULT_LIMIT,
     node: str | Sequence[str] = (),
     match: object = None,
@@ -156,6 +158,8 @@ def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
     nodes = (node,) if isinstance(node, str) else tuple(node)
     return DiffRequest(
         from_seq=from_seq,
+        from_ts=from_ts,
+        until_ts=until_ts,
         limit=min(limit or DEFAULT_LIMIT, limits.max_limit),
         nodes=tuple(n.encode() for n in nodes) if config.dedupe_node else (),
         match=None if match is None else parse_match(match),

@@ -20,6 +20,13 @@ Seq = Annotated[  # msgspec compares with 63 bits only: `check_seq` does it
         extra_json_schema={"minimum": 0, "maximum": MAX_SEQ},
     ),
 ]
+Ts = Annotated[
+    int,
+    Meta(
+        description="milliseconds since the epoch; 0: none",
+        extra_json_schema={"minimum": 0, "maximum": MAX_SEQ},
+    ),
+]
 Match = Annotated[
     str | list[str],
     Meta(title="Match", description='a tag, ["tag","Eq","X"] or ["tag","Glob","X*"]'),
@@ -57,10 +64,20 @@ def check_seq(name: str, seq: int) -> None:
         raise ValueError(f"`{name}` must be a number from 0 to {MAX_SEQ}")
 
 
+def check_window(from_ts: int, until_ts: int) -> None:
+    """Refuse times that are none, or in the wrong order; a ValueError, as msgspec wants it."""
+    check_seq("from_ts", from_ts)
+    check_seq("until_ts", until_ts)
+    if until_ts and until_ts < from_ts:
+        raise ValueError("`until_ts` must not be before `from_ts`")
+
+
 class DiffBody(Struct, frozen=True, kw_only=True):
     """The body of a read; unknown fields are ignored."""
 
     from_seq: Seq = 0
+    from_ts: Ts = 0
+    until_ts: Ts = 0
     limit: Annotated[int, Meta(ge=0, description="0: the default; above the maximum: clamped")] = 0
     node: str | list[str] | None = None
     match: Match | None = None
@@ -71,6 +88,7 @@ class DiffBody(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_seq("from_seq", self.from_seq)
+        check_window(self.from_ts, self.until_ts)
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):
@@ -106,13 +124,16 @@ class DiffReply(Struct, frozen=True, kw_only=True):
     caught_up: bool
     tombstone: Tombstone | None
     lag: int
+    until_reached: Annotated[
+        bool | UnsetType, Meta(description="there if `until_ts` was asked for")
+    ] = UNSET
     performance: Performance
 
 
 class Page:
     """The answer to one read."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one argument a field of the contract
         self,
         *,
         topic: str,
@@ -124,6 +145,7 @@ class Page:
         tombstone: Tombstone | None,
         records_scanned: int,
         cold_segments_read: int,
+        until_reached: bool | None = None,
     ) -> None:
         self.topic = topic
         self.records_json = records_json
@@ -135,6 +157,8 @@ class Page:
         self.tombstone = tombstone
         self.records_scanned = records_scanned
         self.cold_segments_read = cold_segments_read
+        self.until_reached = until_reached
+        """Nothing before `until_ts` is left, and nothing will come; None if it was not asked."""
 
     @cached_property
     def records(self) -> list[Record]:

@@ -1,11 +1,11 @@
 """What a watch asks for."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
 from topics.limits import DEFAULT_LIMIT
-from topics.model.diff import Match, Seq, check_seq
+from topics.model.diff import Match, Seq, Ts, check_seq, check_window
 from topics.model.performance import Performance
 
 HEARTBEAT_MS = (1_000, 60_000)
@@ -14,14 +14,28 @@ WILDCARD = "*"
 NAME_OR_PATTERN = r"^([A-Za-z0-9][A-Za-z0-9._:-]{0,254}\*?|\*)$"
 
 
+class Window(NamedTuple):
+    """The times between which records are shown, the last one excluded; 0: none."""
+
+    from_ts: int = 0
+    until_ts: int = 0
+
+
 class WatchStart(Struct, frozen=True, kw_only=True):
-    """Where to begin in one topic, or in every topic of a pattern."""
+    """Where to begin and to end in one topic, or in every topic of a pattern."""
 
     from_seq: Seq = 0
     tail: Annotated[bool, Meta(description="begin behind the newest record; wins")] = False
+    from_ts: Ts = 0
+    until_ts: Ts = 0
+
+    @property
+    def window(self) -> Window:
+        return Window(self.from_ts, self.until_ts)
 
     def __post_init__(self) -> None:
         check_seq("from_seq", self.from_seq)
+        check_window(self.from_ts, self.until_ts)
 
 
 class WatchOptions(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from topics.model.diff import Seq, check_seq
+from topics.model.diff import Seq, Ts, check_seq, check_window
 from topics.model.watch import WatchOptions, WatchStart
 
 RequestId = Annotated[str, Meta(max_length=256)] | int | None
@@ -25,6 +25,8 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
     topics: dict[str, WatchStart] | list[str] = field(default_factory=list)
     from_seq: Seq = 0
     tail: bool = False
+    from_ts: Ts = 0
+    until_ts: Ts = 0
     lenient: bool = False
     config: dict[str, Any] | None = None
 
@@ -34,8 +36,10 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
         return [*self.topics, *([] if self.topic is None else [self.topic])]
 
     def starts(self) -> dict[str, WatchStart]:
-        """Return where to begin in what is named; a list, like `topic`, begins at `from_seq`."""
-        given = WatchStart(from_seq=self.from_seq, tail=self.tail)
+        """Return where to begin in what is named; a list, like `topic`, has those of the op."""
+        given = WatchStart(
+            from_seq=self.from_seq, tail=self.tail, from_ts=self.from_ts, until_ts=self.until_ts
+        )
         return {
             name: self.topics[name]
             if isinstance(self.topics, dict) and name in self.topics
@@ -45,3 +49,4 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_seq("from_seq", self.from_seq)
+        check_window(self.from_ts, self.until_ts)

@@ -41,6 +41,21 @@ def test_a_watch_goes_on_where_it_was_after_a_stop(tmp_path: Path) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("name", ["t", "t*"])
+def test_a_watch_still_has_its_end_after_a_stop(tmp_path: Path, name: str) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await place.append("t", 1, 2)
+            url = await place.watch({name: {"from_ts": 1, "until_ts": 2**40}})
+        async with serving(tmp_path) as place:
+            event = await (await place.stream(url)).next()
+            assert event.kind == "caught-up", "every record is later"
+            assert event.data == {"topic": "t", "head_seq": 2, "until_reached": True}
+            assert decode_event_id(event.id) == {"t": 0}
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("knows_id", [True, False])
 def test_after_a_crash_the_id_of_the_reader_is_newer_than_what_was_saved(
     tmp_path: Path, *, knows_id: bool

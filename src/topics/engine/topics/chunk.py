@@ -59,6 +59,10 @@ class Chunk:
         return isinstance(self.frames, bytearray)
 
     @property
+    def first_ts(self) -> int:
+        return self._ts(0)
+
+    @property
     def last_ts(self) -> int:
         return self._ts(self.count - 1)
 

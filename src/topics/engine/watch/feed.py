@@ -17,6 +17,7 @@ from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import record_body, tombstone_body
 from topics.errors import TopicsError
 from topics.model.diff import Page
+from topics.model.watch import Window
 
 TOO_OLD = "from_seq_too_old"
 _INVOLUNTARY = frozenset({"cap", "ttl", "mixed"})
@@ -45,6 +46,12 @@ class Options:
             self if not request.nodes else Options(msgspec.structs.replace(request, nodes=()))
         )
 
+    def within(self, window: Window) -> "Options":
+        """Return the same between two times."""
+        return Options(
+            msgspec.structs.replace(self.request, from_ts=window.from_ts, until_ts=window.until_ts)
+        )
+
     def of(self, topic: Topic) -> "Options":
         """Return the options as the config of a topic has them."""
         return self if topic.config.dedupe_node else self._everyone
@@ -55,7 +62,7 @@ class Step:
 
     __slots__ = (
         "caught_up", "count", "framed", "gap_body", "gap_seq", "head_seq", "is_plain",
-        "next_seq", "record_body",
+        "next_seq", "record_body", "until_reached",
     )  # fmt: skip
 
     def __init__(self, page: Page, *, from_seq: int, fresh: bool) -> None:
@@ -77,6 +84,7 @@ class Step:
         self.next_seq = page.next_from_seq
         self.head_seq = page.head_seq
         self.caught_up = page.caught_up
+        self.until_reached = page.until_reached is True
         self.is_plain = page.caught_up and page.count > 0 and gap is None
         """Nothing but records, and nothing behind them."""
         self.framed: dict[object, tuple[bytes, ...]] = {}
@@ -137,7 +145,7 @@ class Feed:
         step = self._shared.get(key)
         if step is not None:
             return step
-        if touches_cold(topic, seq):
+        if touches_cold(topic, seq, options.request.from_ts):
             return None
         page = self.engine.read(topic, _request(options, seq))
         step = self._encode(page, seq, fresh=fresh)

@@ -122,8 +122,9 @@ def tombstone_body(topic: str, gap: Tombstone, *, reason: str) -> bytes:
     )
 
 
-def caught_up_body(topic: str, *, head_seq: int) -> bytes:
-    return b'{"topic":"%b","head_seq":%d}' % (topic.encode(), head_seq)
+def caught_up_body(topic: str, *, head_seq: int, until_reached: bool = False) -> bytes:
+    until = b',"until_reached":true' if until_reached else b""
+    return b'{"topic":"%b","head_seq":%d%b}' % (topic.encode(), head_seq, until)
 
 
 def topic_deleted_body(topic: str, *, head_seq: int, reason: str) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.event_id import LIFE, encode_event_id
+from topics.engine.watch.feed import Options
 
 GONE = 0
 """The life of a name without a topic; a living topic's is its id."""
@@ -13,8 +14,8 @@ class Place:
     """Keeps: everything up to `seq` in this `life` was sent, announced, or is not to be sent."""
 
     __slots__ = (
-        "asked", "by_pattern", "first_life", "fresh", "life", "live", "name", "seq",
-        "topic",
+        "asked", "by_pattern", "ended", "first_life", "fresh", "life", "live", "name",
+        "options", "seq", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -31,11 +32,19 @@ class Place:
         """Everything was sent, and the watcher was told so."""
         self.fresh = True
         """Nothing was read since the watcher connected."""
+        self.ended = False
+        """The end of its window was reached, and the watcher was told so."""
+        self.options: Options | None = None
+        """The watcher's, between two times; None where there are none."""
+
+    @property
+    def until_ts(self) -> int:
+        return 0 if self.options is None else self.options.request.until_ts
 
     def begin(self, topic: Topic) -> None:
         """Follow a new life of the name, from its start."""
         self.topic = topic
-        self.life, self.seq, self.live = topic.id, 0, False
+        self.life, self.seq, self.live, self.ended = topic.id, 0, False, False
         self.first_life = self.first_life or topic.id
 
     def end(self) -> int:

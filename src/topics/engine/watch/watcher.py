@@ -16,6 +16,7 @@ from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
 from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
+from topics.model.watch import WILDCARD, Window
 
 STEPS_A_TURN = 4
 """A watcher far behind lets the others have their turn."""
@@ -54,6 +55,7 @@ class Watcher:
         buffer_bytes: int,
         max_places: int,
         patterns: tuple[str, ...] = (),
+        windows: Mapping[str, Window] | None = None,
     ) -> None:
         self._feed = feed
         self._options = options
@@ -65,6 +67,10 @@ class Watcher:
         self._max_places = max_places
         self.patterns = patterns
         """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self._timed = {
+            name: options.within(window) for name, window in (windows or {}).items() if any(window)
+        }
+        """What to show of a topic, or of those of a pattern, that have a first or a last time."""
         self.places: dict[str, Place] = {}
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
@@ -78,9 +84,21 @@ class Watcher:
 
     def add(self, topic: Topic, seq: int, *, asked: bool = True, by_pattern: bool = False) -> Place:
         place = Place(topic.name, topic, seq, asked=asked, by_pattern=by_pattern)
-        self.places[topic.name] = place
-        self._alone = None
+        self.put(place)
         return place
+
+    def put(self, place: Place) -> None:
+        """Take a place, between the times that were asked for."""
+        if self._timed:
+            place.options = self._options_of(place)
+        self.places[place.name] = place
+        self._alone = None
+
+    def _options_of(self, place: Place) -> Options | None:
+        if not place.by_pattern:
+            return self._timed.get(place.name)
+        found = [prefix for prefix in self.patterns if place.name.startswith(prefix)]
+        return self._timed.get(found[-1] + WILDCARD) if found else None
 
     # Connecting.
 
@@ -107,7 +125,7 @@ class Watcher:
         self.sink = sink
         self.blocked = self._refused = False
         for place in list(self.places.values()):
-            place.fresh, place.live = True, False
+            place.fresh, place.live, place.ended = True, False, False
             self._settle_life(place)
         if self.patterns:
             for topic in self._feed.engine.topics():
@@ -199,6 +217,21 @@ class Watcher:
                 return
             self._serve(place)
 
+    def meet_end(self) -> bool:
+        """Tell whether the time is over for a place where all was sent: `pump` tells its reader.
+
+        For whoever looks in now and then: no write comes to tell.
+        """
+        if not self._timed or self.sink is None:
+            return False
+        due = [place for place in self.places.values() if place.live and self._is_over(place)]
+        self._behind.update(dict.fromkeys(due))
+        return bool(due)
+
+    def _is_over(self, place: Place) -> bool:
+        until_ts = place.until_ts
+        return 0 < until_ts <= self._feed.engine.clock.now_ms() and not place.ended
+
     def _serve(self, place: Place) -> None:
         topic = place.topic
         if topic is None or self._is_fetching(place) or self._has_ended(place, topic):
@@ -206,16 +239,15 @@ class Watcher:
         try:
             self._advance(place, topic)
         except TopicsError as error:
-            # What cannot be read stops this topic, not the others of the watch.
-            self._stop(place)
-            self._fail(error, [place.name])
+            self._give_up(place, error)
 
     def _advance(self, place: Place, topic: Topic) -> None:
         sink, feed = self.sink, self._feed
         assert sink is not None
-        options = self._options.of(topic)
+        options = (place.options or self._options).of(topic)
+        is_over = self._is_over(place)
         for _ in range(STEPS_A_TURN):
-            if place.live and place.seq == topic.head_seq:
+            if place.live and place.seq == topic.head_seq and not is_over:
                 self._behind.pop(place, None)
                 return
             if self._is_full(sink, place):
@@ -225,6 +257,9 @@ class Watcher:
                 self._fetch_cold(place, topic, options)
                 return
             self._send(place, step)
+            is_over = False  # this step has looked; a write may still be on its way
+            if place.ended:
+                return
         self._fall_behind(place)
 
     def _is_full(self, sink: Sink, place: Place) -> bool:
@@ -260,18 +295,18 @@ class Watcher:
 
     def _take_fetched(self, sink: Sink, place: Place, step: Step | TopicsError) -> None:
         if isinstance(step, TopicsError):
-            self._stop(place)
-            self._fail(step, [place.name])
+            self._give_up(place, step)
         elif not self._is_full(sink, place):  # if so it is read again when there is room
             self._send(place, step)
-            self._fall_behind(place)
+            if not place.ended:
+                self._fall_behind(place)
         if self._behind and not self.blocked:
             self.on_behind(self)
 
     def _send(self, place: Place, step: Step) -> None:
         place.fresh = False
         key = self.format.share_key
-        if key is not None and len(self.places) == 1 and place.life == place.first_life:
+        if key is not None and self._is_like_others(place):
             self._alone = place
             shared, seq = (key, place.live), place.seq
             framed = step.framed.get(shared)
@@ -288,6 +323,13 @@ class Watcher:
         counters.tombstones += step.gap_body is not None
         for data in framed:
             self._write(data)
+        if step.until_reached:
+            place.ended = True
+            self._stop(place)
+
+    def _is_like_others(self, place: Place) -> bool:
+        """Tell whether even the ids of the frames are those of other watchers at this seq."""
+        return len(self.places) == 1 and place.life == place.first_life and place.options is None
 
     def _frame(self, place: Place, step: Step) -> tuple[bytes, ...]:
         """Move the place through a step, and return the frames of the way."""
@@ -298,8 +340,10 @@ class Watcher:
         place.seq = step.next_seq
         if step.count:
             framed.append(self._wrap(frames.RECORD, step.record_body))
-        if step.caught_up and not place.live:
-            body = frames.caught_up_body(place.name, head_seq=step.head_seq)
+        if step.until_reached or (step.caught_up and not place.live):
+            body = frames.caught_up_body(
+                place.name, head_seq=step.head_seq, until_reached=step.until_reached
+            )
             framed.append(self._wrap(frames.CAUGHT_UP, body))
         return tuple(framed)
 
@@ -309,6 +353,12 @@ class Watcher:
     def _write(self, data: bytes) -> None:
         if self.sink is not None:  # a sink may close while it is written to
             self.sink.write(data)
+
+    def _give_up(self, place: Place, error: TopicsError) -> None:
+        """Stop a topic that cannot be read, not the others of the watch."""
+        place.live = False
+        self._stop(place)
+        self._fail(error, [place.name])
 
     def _fail(self, error: TopicsError, topics: list[str]) -> None:
         self._write(self.format.error(Trouble.of(error, topics=topics)))

@@ -14,6 +14,7 @@ from topics.engine.watch.feed import ColdDone, Feed, Options
 from topics.engine.watch.frames import Sse
 from topics.engine.watch.watcher import Watcher
 from topics.errors import CorruptData
+from topics.model.watch import Window
 
 
 class Sink:
@@ -86,6 +87,7 @@ class Scene:
         patterns: tuple[str, ...] = (),
         match: tuple[str, str] | None = None,
         sink: Sink | None = None,
+        windows: dict[str, Window] | None = None,
     ) -> Watcher:
         watcher = Watcher(
             self.feed,
@@ -94,6 +96,7 @@ class Scene:
             buffer_bytes=1000,
             max_places=8,
             patterns=patterns,
+            windows=windows,
         )
         for name in topics:
             watcher.add(self.place.log.engine.topic(name), 0)
