@@ -44,8 +44,10 @@ class Page:
             self._call(f"{domain}.enable")
 
     def open(self, url: str) -> None:
+        """Load a page, also one that is there already."""
+        self.evaluate("window.isBefore = true")
         self._call("Page.navigate", url=url)
-        self.wait_for(f"location.href.startsWith({json.dumps(url)}) && document.readyState")
+        self.wait_for("!window.isBefore && document.readyState === 'complete'")
 
     def evaluate(self, script: str) -> Any:  # noqa: ANN401 - whatever the script says
         reply = self._call(
@@ -55,12 +57,22 @@ class Page:
         return reply["result"].get("value")
 
     def wait_for(self, script: str, *, deadline_s: float = CALL_DEADLINE_S) -> Any:  # noqa: ANN401 - whatever the script says
-        """Return the first true value of a script."""
+        """Return the first true value of a script; meanwhile it may fail, or the page change."""
         end_s = time.monotonic() + deadline_s
-        while not (value := self.evaluate(script)):
+        while not (value := self._try(script)):
             assert time.monotonic() < end_s, f"never true: {script}"
             time.sleep(0.02)
         return value
+
+    def _try(self, script: str) -> Any:  # noqa: ANN401 - whatever the script says
+        reply = self._ask("Runtime.evaluate", expression=script, returnByValue=True)
+        return reply.get("result", {}).get("result", {}).get("value")
+
+    def forget(self) -> None:
+        """Forget what was requested and complained about, and every cookie."""
+        self._call("Network.clearBrowserCookies")
+        self.requested.clear()
+        self.complaints.clear()
 
     def resize(self, width: int, height: int) -> None:
         self._call(
@@ -104,15 +116,19 @@ class Page:
             self.complaints.append(str(body["args"]))
 
     def _call(self, method: str, **parameters: object) -> dict[str, Any]:
+        reply = self._ask(method, **parameters)
+        assert "error" not in reply, reply
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def _ask(self, method: str, **parameters: object) -> dict[str, Any]:
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         self._connection.send(json.dumps(message))
         while True:
-            reply = json.loads(self._connection.recv(CALL_DEADLINE_S))
+            reply: dict[str, Any] = json.loads(self._connection.recv(CALL_DEADLINE_S))
             if reply.get("id") == number:
-                assert "error" not in reply, reply
-                result: dict[str, Any] = reply["result"]
-                return result
+                return reply
             self._take_note(reply)
 
 

@@ -78,7 +78,6 @@ BODIES: Mapping[str, str] = {
     '<p class="note">Ready jobs wait for a worker, leased ones are with one. Delayed ones come '
     "back later. A job that failed too often goes to the dead-letter topic of its queue; a redrive "
     "brings it back, once.</p>"
-    '<p id="done" class="done" role="status"></p>'
     + _FILTER
     + _table(
         "queues", "Queues by name",

@@ -91,6 +91,7 @@ def _frame(title: str, body: str, viewer: Viewer, *, word: str) -> str:
 </header>
 <main id="content" tabindex="-1">
 <p id="problem" class="problem" role="status" hidden></p>
+<p id="outcome" role="status" hidden></p>
 <noscript><p class="problem">The numbers of this page need JavaScript.</p></noscript>
 {body}
 </main>

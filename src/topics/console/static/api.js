@@ -85,10 +85,18 @@ function showPulse(state, text) {
   if (pulse.textContent !== text) pulse.textContent = text;
 }
 
-export function showProblem(text) {
+function showProblem(text) {
   const problem = byId("problem");
   if (problem.textContent !== text) problem.textContent = text;
   problem.hidden = text === "";
+}
+
+/** Say how something went that was asked for by hand; it stays until the next. */
+export function showOutcome(text, kind = "done") {
+  const outcome = byId("outcome");
+  outcome.hidden = false;
+  outcome.className = kind;
+  outcome.textContent = text;
 }
 
 /** Tell of each change of the filter field, and keep the form from leaving the page. */

@@ -78,9 +78,10 @@ export function badge(text, kind = "") {
   return el("span", { class: `badge ${kind}`.trim() }, text);
 }
 
-/** Bars of several colours beside each other; every part is [value, class, name]. */
+/** Parts of a whole, each [value, class]; without a label the text beside it says the same. */
 export function stackedBar(parts, whole, label) {
-  const bar = el("div", { class: "stack", role: "img", "aria-label": label });
+  const named = label ? { role: "img", "aria-label": label } : { "aria-hidden": "true" };
+  const bar = el("div", { class: "stack", ...named });
   for (const [value, kind] of parts) {
     if (value <= 0 || whole <= 0) continue;
     const part = el("span", { class: kind });

@@ -1,5 +1,5 @@
 // The board of queues: who waits, who works, what died; and the way back for dead letters.
-import { get, keepAsking, may, onFilter, post, showCount, showProblem } from "./api.js";
+import { get, keepAsking, may, onFilter, post, showCount, showOutcome } from "./api.js";
 import { byId, cell, el, head, number, showRows, stackedBar, topicLink } from "./dom.js";
 import * as format from "./format.js";
 
@@ -46,9 +46,10 @@ byId("queues").addEventListener("click", async ({ target }) => {
       `/v0/topics/${encodeURIComponent(topic)}/redrive`, { max: 1000 },
     );
     const rest = left ? `, ${left} left` : "";
-    byId("done").textContent = `${moved} back from ${topic}${rest}.${stopped ? ` ${stopped.message}` : ""}`;
+    const why = stopped ? ` Stopped: ${stopped.message}` : "";
+    showOutcome(`${moved} back from ${topic}${rest}.${why}`, stopped ? "problem" : "done");
   } catch (error) {
-    showProblem(error.message);
+    showOutcome(error.message, "problem");
   }
   target.blur();
   target.disabled = false;

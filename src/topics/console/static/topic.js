@@ -1,5 +1,5 @@
 // One topic: its state, and what is written to it as it is written.
-import { get, keepAsking, may, post, showProblem } from "./api.js";
+import { get, keepAsking, may, post, showOutcome } from "./api.js";
 import { TimeChart } from "./chart.js";
 import { badge, byId, el, showTiles } from "./dom.js";
 import * as format from "./format.js";
@@ -53,7 +53,7 @@ async function resend(seq, button) {
     button.textContent = `Sent as ${sent.seq}`;
   } catch (error) {
     button.disabled = false;
-    showProblem(error.message);
+    showOutcome(error.message, "problem");
   }
 }
 
