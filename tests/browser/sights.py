@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import httpx
 from tests.browser.chromium import Page
@@ -49,7 +50,13 @@ def make_sights(client: httpx.Client) -> None:
     for name, source, dest in (("a", "orders", "audit"), ("b", "audit", "archive")):
         router = {"source": source, "dest": dest}
         client.put(f"/v0/routers/{name}", json=router).raise_for_status()
-    report = {"job": "bronze", "run": "r1", "state": "running", "batch": 1, "rows": 500}
+    report: dict[str, Any] = {
+        "job": "bronze",
+        "run": "r1",
+        "state": "running",
+        "batch": 1,
+        "rows": 500,
+    }
     report |= {"rows_per_s": 250.5, "lag": 3, "table": "bronze.orders", "ts": 1_767_225_600_000}
     append(client, "topics.pipeline", report, {**report, "batch": 2, "ts": report["ts"] + 9000})
 

@@ -33,6 +33,7 @@ def run_serve(loaded: LoadedConfig) -> None:
     def on_listening(server: Server) -> None:
         typer.echo(f"topics listens on {server.url}")
         typer.echo(f"  data   {config.data_dir}")
+        typer.echo(f"  look   {server.url}/")
         typer.echo(f"  docs   {server.url}/docs")
         if keyring.is_open:
             typer.secho("  auth   OFF: anyone who reaches this port may do anything", bold=True)

@@ -5,6 +5,7 @@ server, as in its metrics; what carries a name is only what may be seen, and bou
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from topics.console.sampler import Counts, Sampler
 from topics.engine.engine import Engine
 from topics.engine.measure import measure
 from topics.engine.topics.topic import Topic
+from topics.errors import FileMissing
 from topics.kernel import FRAME_OVERHEAD_BYTES
 from topics.model.routers import RouterState
 from topics.storage.disk import paths
@@ -181,12 +183,12 @@ def _dead_bytes(topic: Topic) -> int:
 
 
 def _wal_bytes(engine: Engine) -> int:
-    disk = engine.disk
-    return sum(
-        disk.size(f"{shard.directory}/{paths.wal_file_name(number)}")
-        for shard in engine.shards
-        for number in list_wal_files(disk, shard.directory)
-    )
+    size = 0
+    for shard in engine.shards:
+        for number in list_wal_files(engine.disk, shard.directory):
+            with suppress(FileMissing):  # trimmed meanwhile
+                size += engine.disk.size(f"{shard.directory}/{paths.wal_file_name(number)}")
+    return size
 
 
 def view_latency(latencies: dict[str, Counts], routes: Sequence[tuple[str, str, Counts]]) -> View:

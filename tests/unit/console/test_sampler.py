@@ -13,7 +13,7 @@ NO_COUNTS = Counts(bounds=LATENCY_US, counts=[0] * (len(LATENCY_US) + 1))
 
 
 def reading(second: float, **fields: Any) -> Reading:  # noqa: ANN401 - of a reading
-    given = {
+    given: dict[str, Any] = {
         "now_ms": int(1000 * second),
         "monotonic_s": second,
         "counters": dict.fromkeys(RATES, 0),

@@ -69,7 +69,7 @@ export class TimeChart {
         cursor: { y: false, drag: { setScale: false, x: false, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) * 1.1 || 1] } },
         axes: [
-          { ...axis, size: 30, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
+          { ...axis, size: 30, space: 80, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
           { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => this.format(value)) },
         ],
         series: [
