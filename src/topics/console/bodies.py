@@ -55,7 +55,7 @@ TOPIC_BODY = (
 <form id="tag-form"><label for="tag">Tag, or prefix*</label>
 <input id="tag" autocomplete="off" spellcheck="false"><button>Apply</button></form>
 <button type="button" id="pause" aria-pressed="false">Pause</button>
-<output id="tail-state">connecting</output>
+<span id="tail-state" class="quiet-text">connecting</span>
 <form id="peek-form"><label for="peek">Peek at seq</label>
 <input id="peek" type="number" min="1" required><button>Show</button></form>
 </div>
