@@ -117,7 +117,15 @@ def _history(app: "App", exchange: Exchange) -> views.View:
     if topic := parameters.get("topic"):
         exchange.caller.check_name(topic)
         found["topic"] = sampler.topic(topic)
+    if group := parameters.get("group"):
+        for name in (group, *app.engine.groups.topics_of(group)):
+            exchange.caller.check_name(name)
+        found["group"] = sampler.group(group)
     return found
+
+
+def _groups(app: "App", exchange: Exchange) -> views.View:
+    return views.view_groups(app.engine, app.sampling.sampler, sees=exchange.caller.sees)
 
 
 def _queues(app: "App", exchange: Exchange) -> views.View:
@@ -150,6 +158,7 @@ def _latency(app: "App", exchange: Exchange) -> views.View:
 _DATA: dict[str, Callable[["App", Exchange], views.View]] = {
     "overview": _overview,
     "history": _history,
+    "groups": _groups,
     "queues": _queues,
     "routers": _routers,
     "storage": _storage,

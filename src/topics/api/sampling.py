@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from topics.console.sampler import INTERVAL_S, Counts, Reading, Sampler
+from topics.console.sampler import INTERVAL_S, MAX_SERIES, Counts, Reading, Sampler
 from topics.engine.engine import Engine
 from topics.engine.measure import WalFigures, measure_wal
 from topics.errors import NotReady
@@ -44,7 +44,7 @@ class Sampling:
         """Take a reading; the part that grows with the topics runs beside the event loop."""
         app = self._app
         engine = app.engine
-        wal, heads = await asyncio.to_thread(_read_engine, engine)
+        wal, heads, lags = await asyncio.to_thread(_read_engine, engine)
         return Reading(
             now_ms=app.clock.now_ms(),
             monotonic_s=app.clock.monotonic_s(),
@@ -62,7 +62,7 @@ class Sampling:
             },
             latencies={"write": counts_of(self.write_latency()), "fsync": counts_of(wal.sync_us)},
             heads=heads,
-            lags={},
+            lags=lags,
         )
 
     def write_latency(self) -> Histogram:
@@ -78,6 +78,12 @@ def counts_of(histogram: Histogram) -> Counts:
     return Counts(bounds=histogram.bounds, counts=list(histogram.counts))
 
 
-def _read_engine(engine: Engine) -> tuple[WalFigures, dict[str, tuple[int, int]]]:
+def _read_engine(
+    engine: Engine,
+) -> tuple[WalFigures, dict[str, tuple[int, int]], dict[str, int]]:
     heads = {topic.name: (topic.id, topic.head_seq) for topic in engine.topics()}
-    return measure_wal(engine.shards), heads
+    lags = {
+        name: sum(one.lag for one in engine.groups.progress(name))
+        for name in engine.groups.names()[:MAX_SERIES]
+    }
+    return measure_wal(engine.shards), heads, lags

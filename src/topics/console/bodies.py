@@ -85,7 +85,11 @@ BODIES: Mapping[str, str] = {
     ),
     "groups": "<h1>Consumer groups</h1>"
     + '<div id="groups-empty" class="empty" hidden></div><div id="groups-content" hidden>'
-    + _table("groups", "Groups by name", "Group", "State", "#Members", "#Generation", "#Lag")
+    + _table(
+        "groups", "Groups by name",
+        "Group", "State", "#Members", "#Generation", "#Behind",
+        "Last 5 minutes",
+    )
     + '<h2 id="group-name"></h2>'
     + _chart("lag", "Records behind")
     + _table(

@@ -7,7 +7,7 @@ server, as in its metrics; what carries a name is only what may be seen, and bou
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from topics.console.graph import plan_layers
 from topics.console.ring import quantile
@@ -90,6 +90,26 @@ def _queue(engine: Engine, topic: Topic, sees: Sees) -> View:
         "dead_letter": None if name is None or not sees(name) else name,
         "dead": 0 if dead_letter is None else dead_letter.live_records,
         "redrivable": dead_letter is not None and dead_letter.queue is None,
+    }
+
+
+def view_groups(engine: Engine, sampler: Sampler, *, sees: Sees) -> View:
+    """Show the groups whose topics may all be seen, with how far each is behind."""
+    found = []
+    for name in engine.groups.names():
+        listed = engine.groups.listed(name) if sees(name) else None
+        if listed is not None and all(map(sees, listed.topics)):
+            found.append(listed)
+    return {
+        "matching": len(found),
+        "groups": [
+            {
+                **structs.asdict(listed),
+                "lag": sum(one.lag for one in engine.groups.progress(listed.group)),
+                "lags": sampler.group(listed.group, SPARK_POINTS),
+            }
+            for listed in found[:MAX_ROWS]
+        ],
     }
 
 

@@ -1,23 +1,14 @@
 // Consumer groups: how far each is behind, now and over the last hour.
 import { get, keepAsking } from "./api.js";
 import { TimeChart } from "./chart.js";
-import { badge, byId, cell, el, head, number, showRows, stackedBar, topicLink } from "./dom.js";
+import { badge, byId, cell, el, head, number, showRows, sparkline, stackedBar, topicLink } from "./dom.js";
 import * as format from "./format.js";
 
 const chart = new TimeChart(byId("lag"), [{ label: "behind", kind: "series-1" }], format.count);
 let chosen = new URLSearchParams(location.search).get("group");
 
-async function listGroups() {
-  try {
-    return (await get("/v0/groups", { page_size: "200" })).groups;
-  } catch (error) {
-    if (error.status === 404) return [];
-    throw error;
-  }
-}
-
 const ask = keepAsking(async () => {
-  const groups = await listGroups();
+  const { groups } = await get("/console/data/groups");
   byId("groups-content").hidden = groups.length === 0;
   showEmpty(groups.length === 0);
   if (groups.length === 0) return;
@@ -32,7 +23,8 @@ const ask = keepAsking(async () => {
       cell(badge(group.state, group.state)),
       number(format.count(group.members)),
       number(group.generation),
-      number(format.count(group.lag_total)),
+      number(format.count(group.lag)),
+      cell(sparkline(group.lags)),
     ],
   });
   showGroup(await get(`/v0/groups/${encodeURIComponent(chosen)}`));

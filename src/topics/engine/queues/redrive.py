@@ -93,7 +93,7 @@ def _first_run(
 def _origin(letter: Record) -> str:
     name = (letter.meta or {}).get(FROM)
     if not isinstance(name, str):
-        raise RequestError(
+        raise TopicExistsIncompatible(
             f"record {letter.seq} does not say which queue it comes from: name one in `to`"
         )
     return name

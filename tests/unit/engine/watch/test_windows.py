@@ -80,8 +80,10 @@ def test_a_write_on_its_way_is_waited_for(scene: Scene) -> None:
     shard, ticket = engine.submit_append(engine.topic("t"), write)
     scene.place.clock.advance_ms(5)
     assert watcher.meet_end()
+    reads = scene.feed.encodings
     watcher.pump()
     assert scene.sink.seen() == [1, "caught-up"]
+    assert scene.feed.encodings == reads + 1, "it looks once, and waits for news"
     shard.commit.commit(ticket)
     scene.delivery.drain()
     assert scene.sink.seen() == [1, "caught-up", 2, "caught-up"]
