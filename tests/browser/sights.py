@@ -50,6 +50,11 @@ def make_sights(client: httpx.Client) -> None:
     for name, source, dest in (("a", "orders", "audit"), ("b", "audit", "archive")):
         router = {"source": source, "dest": dest}
         client.put(f"/v0/routers/{name}", json=router).raise_for_status()
+    join = {"member": "worker-1", "topics": ["orders"]}
+    generation = post(client, "groups/billing/join", join)["generation"]
+    offsets = {"orders": {"0": 2}}
+    commit = {"member": "worker-1", "generation": generation, "offsets": offsets}
+    post(client, "groups/billing/commit", commit)
     report: dict[str, Any] = {
         "job": "bronze",
         "run": "r1",

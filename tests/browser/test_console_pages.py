@@ -13,7 +13,8 @@ PAGES = {
     "/console/topics/orders": "$$('#tail .record') === 5"
     " && $('#state').textContent.includes('Newest seq5')",
     "/console/queues": "$('#queues tbody tr td:nth-child(6)').textContent === '2'",
-    "/console/groups": "!$('#groups-empty').hidden",
+    "/console/groups": "$('#partitions tbody tr td:nth-child(6)').textContent === '3'"
+    " && $('#groups tbody').textContent.includes('billing') && $('#lag canvas')",
     "/console/routers": "$$('#graph rect') === 3 && $$('#graph .edge') === 2",
     "/console/storage": "$('#stored tbody').textContent.includes('orders') && $('#map span')",
     "/console/latency": "$('#write-bars tbody tr') && $('#write canvas')",

@@ -136,6 +136,24 @@ def test_one_can_peek_at_a_seq(tab: Page, console: ServerProcess, client: httpx.
     tab.wait_for("document.querySelector('#peeked').textContent.includes('There is no record 1')")
 
 
+def test_a_topic_with_partitions_is_seen_whole(
+    tab: Page, console: ServerProcess, client: httpx.Client
+) -> None:
+    client.put("/v0/topics/spread", json={"partitions": 2}).raise_for_status()
+    append(client, "spread-0", "zero")
+    append(client, "spread-1", "one")
+    open_topic(tab, console, "spread")
+    tab.wait_for("document.querySelectorAll('#tail .record').length === 2")
+    links = "[...document.querySelectorAll('#parts a')].map(link => link.textContent)"
+    assert tab.wait_for(f"{links}.length && {links}") == ["spread-0", "spread-1"]
+    assert tab.evaluate("document.querySelector('#peek-form').hidden")
+    click(tab, "#tail .actions button")
+    tab.wait_for("document.querySelectorAll('#tail .record').length === 3")
+    tab.open(console.url)
+    row = "document.querySelector('[data-key=spread]')?.textContent"
+    tab.wait_for(f"{row}?.includes('2 partitions') && {row}.includes('3')")
+
+
 def test_a_topic_that_is_deleted_says_so(
     tab: Page, console: ServerProcess, client: httpx.Client
 ) -> None:

@@ -14,7 +14,7 @@ KEYS = f"{OWNER},{READER}:r:in.,{WRITER}:w:in."
 PAGES = ["/", "/console/topics/in.q", *(
     f"/console/{page}" for page in ("queues", "groups", "routers", "storage", "latency", "pipeline")
 )]  # fmt: skip
-DATA = ["overview", "history", "queues", "routers", "storage", "latency"]
+DATA = ["overview", "history", "groups", "queues", "routers", "storage", "latency"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,6 +25,9 @@ def prepared(server: ServerProcess) -> None:
             ok(client.put(f"/v0/topics/{name}", json=config), 201)
         for name in ("in.a", "in.b", "out.a"):
             ok(client.put(f"/v0/topics/{name}", json={}), 201)
+        for topic in ("in.a", "out.a"):
+            join = {"member": "m", "topics": [topic]}
+            ok(client.post(f"/v0/groups/{topic}.g/join", json=join))
         for name, dest in (("in.r", "in.b"), ("out.r", "out.a")):
             body = {"source": "in.a", "dest": dest}
             ok(client.put(f"/v0/routers/{name}", json=body), 201)
@@ -127,10 +130,11 @@ def test_a_key_is_shown_only_names_of_its_own(browser: httpx.Client, view: str) 
     sign_in(browser, READER)
     body = ok(browser.get(f"/console/data/{view}"))
     assert "out." not in str(body)
-    if view in {"overview", "queues", "routers", "storage"}:
+    if view in {"groups", "overview", "queues", "routers", "storage"}:
         assert "in." in str(body)
     assert ok(browser.get("/console/data/history", params={"topic": "in.a"}))["topic"] is not None
     refused(browser.get("/console/data/history", params={"topic": "out.a"}), 403, "forbidden")
+    refused(browser.get("/console/data/history", params={"group": "out.a.g"}), 403, "forbidden")
     assert browser.get("/console/topics/out.q").status_code == 403
     assert browser.get("/console/topics/in.q").status_code == 200
 

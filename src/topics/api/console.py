@@ -14,6 +14,7 @@ from topics.api.sampling import counts_of
 from topics.console import views
 from topics.console.assets import load_assets
 from topics.console.pages import PAGES, Viewer, render_error, render_page, render_topic
+from topics.console.ring import add_series
 from topics.engine.measure import measure_wal
 from topics.engine.queues.read import read_records
 from topics.engine.request import build_write
@@ -52,7 +53,7 @@ def show_page(app: "App", exchange: Exchange) -> None:
 def show_topic(app: "App", exchange: Exchange) -> None:
     def render(viewer: Viewer) -> str:
         exchange.caller.check_name(check_topic_name(exchange.name))
-        topic = app.engine.topic(exchange.name)
+        topic = app.engine.find_partitioned(exchange.name) or app.engine.topic(exchange.name)
         return render_topic(topic.name, topic.config.as_dict(), viewer)
 
     _show(app, exchange, render)
@@ -116,7 +117,8 @@ def _history(app: "App", exchange: Exchange) -> views.View:
     found: views.View = {**sampler.history()}
     if topic := parameters.get("topic"):
         exchange.caller.check_name(topic)
-        found["topic"] = sampler.topic(topic)
+        parts = [part.name for part in app.engine.partitions_of(topic)]
+        found["topic"] = add_series([sampler.topic(name) for name in parts])
     if group := parameters.get("group"):
         for name in (group, *app.engine.groups.topics_of(group)):
             exchange.caller.check_name(name)

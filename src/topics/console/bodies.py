@@ -42,6 +42,7 @@ TOPIC_BODY = (
 <p class="crumbs"><a href="/">Topics</a></p>
 <div class="title"><h1 id="topic" data-topic="{topic}">{topic}</h1><span id="badges"></span></div>
 <dl class="tiles" id="state"></dl>
+<ul class="parts" id="parts" aria-label="Partitions" hidden></ul>
 <div class="columns">
 """
     + _chart("rate", "Appended a second")

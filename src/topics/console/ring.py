@@ -1,7 +1,8 @@
 """The last values of one measured thing, and rates and quantiles over an interval."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 NOTHING = float("nan")
 """No value for an interval; JSON shows it as null."""
@@ -26,6 +27,12 @@ class Ring:
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def add_series(series: Iterable[Sequence[float]]) -> list[float]:
+    """Return the sum of series that end at the same tick, as long as the longest."""
+    backwards = [values[::-1] for values in series]
+    return [sum(values) for values in zip_longest(*backwards, fillvalue=0.0)][::-1]
 
 
 def quantile(bounds: Sequence[int], counts: Sequence[int], share: float) -> float:

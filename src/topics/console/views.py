@@ -10,10 +10,11 @@ from contextlib import suppress
 from msgspec import Struct, structs
 
 from topics.console.graph import plan_layers
-from topics.console.ring import quantile
+from topics.console.ring import add_series, quantile
 from topics.console.sampler import Counts, Sampler
 from topics.engine.engine import Engine
 from topics.engine.measure import measure
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import FileMissing
 from topics.kernel import FRAME_OVERHEAD_BYTES
@@ -31,7 +32,8 @@ View = dict[str, object]
 
 def view_overview(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) -> View:
     topics, wal = measure(engine)
-    seen = [topic for topic in engine.topics() if sees(topic.name)]
+    both: list[Topic | Partitioned] = [*engine.topics(), *engine.partitioned()]
+    seen = sorted((t for t in both if sees(t.name)), key=lambda topic: topic.name)
     matching = [topic for topic in seen if wanted.lower() in topic.name.lower()]
     return {
         "totals": {
@@ -48,16 +50,19 @@ def view_overview(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) 
     }
 
 
-def _row(topic: Topic, sampler: Sampler) -> View:
-    rates = sampler.topic(topic.name, SPARK_POINTS)
+def _row(topic: Topic | Partitioned, sampler: Sampler) -> View:
+    """Show a topic; one with partitions as their sum."""
+    parts = topic.partitions if isinstance(topic, Partitioned) else (topic,)
+    rates = add_series([sampler.topic(part.name, SPARK_POINTS) for part in parts])
     return {
         "topic": topic.name,
         "type": topic.config.type,
+        "partitions": len(parts) if isinstance(topic, Partitioned) else None,
         "durability": topic.config.durability,
-        "head_seq": topic.head_seq,
-        "count": topic.live_records,
-        "bytes": topic.live_bytes,
-        "last_write_ts": topic.last_ts or None,
+        "head_seq": sum(part.head_seq for part in parts),
+        "count": sum(part.live_records for part in parts),
+        "bytes": sum(part.live_bytes for part in parts),
+        "last_write_ts": max((part.last_ts for part in parts), default=0) or None,
         "rate": rates[-1] if rates else 0.0,
         "rates": rates,
     }

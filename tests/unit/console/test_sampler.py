@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from topics.console.ring import Ring, quantile
+from topics.console.ring import Ring, add_series, quantile
 from topics.console.sampler import KEPT, LEVELS, RATES, Counts, Reading, Sampler
 from topics.histogram import LATENCY_US
 
@@ -142,6 +142,12 @@ def test_a_quantile_lies_straight_within_its_bucket(
 
 def test_a_quantile_of_nothing_is_nothing() -> None:
     assert math.isnan(quantile((10, 20), [0, 0, 0], 0.5))
+
+
+def test_series_of_any_age_add_up_at_their_end() -> None:
+    assert add_series([[1, 2, 3], [10]]) == [1, 2, 13]
+    assert add_series([[], [5]]) == [5]
+    assert add_series([]) == []
 
 
 def test_a_ring_keeps_the_newest() -> None:

@@ -26,7 +26,9 @@ const askTopics = keepAsking(async () => {
     key: (row) => row.topic,
     cells: (row) => [
       head(topicLink(row.topic)),
-      cell(badge(row.type, row.type)),
+      cell(row.partitions === null
+        ? badge(row.type, row.type)
+        : badge(`${row.partitions} partitions`, "partitioned")),
       cell(row.durability),
       number(format.count(row.count)),
       number(format.bytes(row.bytes)),

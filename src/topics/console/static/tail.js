@@ -5,6 +5,7 @@ import { gapView, recordView } from "./record_view.js";
 
 const KEPT = 200;
 const BEGIN = 20;
+const NAMED = 64;
 const RETRY_MS = 2000;
 
 export class Tail {
@@ -44,9 +45,15 @@ export class Tail {
 
   async open(match) {
     const state = await get(`/v0/topics/${encodeURIComponent(this.topic)}`, { touch: "false" });
-    const from_seq = Math.max(0, state.earliest_seq - 1, state.head_seq - BEGIN);
+    const topics = {};
+    for (const { topic, earliest_seq, head_seq } of state.partitions ?? [state]) {
+      topics[topic] = { from_seq: Math.max(0, earliest_seq - 1, head_seq - BEGIN) };
+    }
+    const isWide = Object.keys(topics).length > NAMED; // too many to name: from now on
     const watch = await post("/v0/watch", {
-      topics: { [this.topic]: { from_seq } }, include_tags: true, ...(match ? { match } : {}),
+      topics: isWide ? { [this.topic]: { tail: true } } : topics,
+      include_tags: true,
+      ...(match ? { match } : {}),
     });
     return watch.stream_url;
   }
@@ -58,7 +65,8 @@ export class Tail {
       const body = parseExact(event.data);
       this.add(view(body));
     };
-    source.addEventListener("record", take((body) => body.records));
+    source.addEventListener("record", take((body) =>
+      body.records.map((record) => ({ record, topic: body.topic }))));
     source.addEventListener("tombstone", take((body) => [{ gap: body }]));
     source.addEventListener("caught-up", () => this.show("live"));
     source.addEventListener("topic-deleted", () => this.show("the topic was deleted"));
@@ -93,11 +101,15 @@ export class Tail {
     this.drawing = false;
     if (this.isPaused) return;
     const fresh = this.waiting.map((item) =>
-      item.gap ? gapView(plain(item.gap)) : recordView(item, this.actions),
+      item.gap ? gapView(plain(item.gap)) : this.view(item),
     );
     this.waiting = [];
     this.list.prepend(...fresh.reverse());
     while (this.list.children.length > KEPT) this.list.lastElementChild.remove();
+  }
+
+  view({ record, topic }) {
+    return recordView(record, topic, { actions: this.actions, named: topic !== this.topic });
   }
 
   show(text) {

@@ -1,7 +1,7 @@
 // One topic: its state, and what is written to it as it is written.
 import { get, keepAsking, may, post, showOutcome } from "./api.js";
 import { TimeChart } from "./chart.js";
-import { badge, byId, el, showTiles } from "./dom.js";
+import { badge, byId, el, showTiles, topicLink } from "./dom.js";
 import * as format from "./format.js";
 import { recordView } from "./record_view.js";
 import { Tail } from "./tail.js";
@@ -15,6 +15,7 @@ keepAsking(async () => {
   byId("badges").replaceChildren(
     badge(state.type, state.type), " ", badge(state.config.durability),
   );
+  if (state.partitions) showPartitions(state.partitions);
   const queue = state.queue
     ? [["Ready", format.count(state.queue.ready)], ["Leased", format.count(state.queue.in_flight)],
       ["Dead-lettered", format.count(state.queue.dead_lettered)]]
@@ -32,6 +33,16 @@ keepAsking(async () => {
   ]);
 }, 2000);
 
+/** A topic with partitions has no seqs of its own: it shows the way to those that have. */
+function showPartitions(partitions) {
+  byId("peek-form").hidden = true;
+  const list = byId("parts");
+  list.hidden = false;
+  while (list.children.length < partitions.length) {
+    list.append(el("li", {}, topicLink(partitions[list.children.length].topic)));
+  }
+}
+
 keepAsking(async () => {
   const history = await get("/console/data/history", { topic });
   chart.update(history.ts, [history.topic]);
@@ -41,15 +52,15 @@ if (matchMedia("(max-width: 40rem)").matches) byId("config").open = false;
 
 // Sending a record again.
 
-const actions = may("read", "write") ? (seq) => [
-  el("button", { type: "button", class: "small", click: (event) => resend(seq, event.target) },
+const actions = may("read", "write") ? (seq, from) => [
+  el("button", { type: "button", class: "small", click: (event) => resend(from, seq, event.target) },
     "Send again"),
 ] : () => [];
 
-async function resend(seq, button) {
+async function resend(from, seq, button) {
   button.disabled = true;
   try {
-    const sent = await post(`/console/resend/${encodeURIComponent(topic)}`, { seq });
+    const sent = await post(`/console/resend/${encodeURIComponent(from)}`, { seq });
     button.textContent = `Sent as ${sent.seq}`;
   } catch (error) {
     button.disabled = false;
@@ -85,7 +96,7 @@ byId("peek-form").addEventListener("submit", async (event) => {
     const record = page.records[0];
     place.replaceChildren(
       record && record.$seq === seq
-        ? el("ol", { class: "records", "aria-label": `Record ${seq}` }, recordView(record, actions, 2))
+        ? el("ol", { class: "records", "aria-label": `Record ${seq}` }, recordView(record, topic, { actions, open: 2 }))
         : el("p", { class: "empty" }, `There is no record ${seq}: deleted, lost, or not yet written.`),
     );
   } catch (error) {
