@@ -2,6 +2,7 @@
 import { el } from "./dom.js";
 
 const HEIGHT = 180;
+const STEPS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
 
 /** The colour a class has now: a canvas knows no custom properties. */
 function colour(name) {
@@ -69,7 +70,7 @@ export class TimeChart {
         cursor: { y: false, drag: { setScale: false, x: false, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) * 1.1 || 1] } },
         axes: [
-          { ...axis, size: 30, space: 80, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
+          { ...axis, size: 30, space: 80, incrs: STEPS_S, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
           { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => this.format(value)) },
         ],
         series: [

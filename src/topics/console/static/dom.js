@@ -75,7 +75,7 @@ export function showTiles(list, tiles) {
 }
 
 export function badge(text, kind = "") {
-  return el("span", { class: `badge ${kind}`.trim() }, text);
+  return el("span", { class: "badge", "data-kind": kind || null }, text);
 }
 
 /** Parts of a whole, each [value, class]; without a label the text beside it says the same. */
