@@ -131,7 +131,7 @@ class Session(asyncio.Protocol):
         config = self._desk.config
         if self._caller is None:
             return config.head_timeout_ms
-        if self._writing_paused:
+        if self._writing_paused or self._transport is None or self._transport.is_closing():
             return config.slow_reader_ms
         if self._lines.is_inside_line and not self._answers and self._held is None:
             return config.idle_timeout_ms

@@ -212,6 +212,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         state = self.place.log.group_state(GROUP)
         assert state.generation >= self.oracle.generation
+        self.workers = {p: name for p, name in self.workers.items() if self._is_alive(name)}
         for member in state.members:
             held = {**member.assigned}
             for topic, numbers in member.release.items():
@@ -224,7 +225,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.oracle.see(place, partition.committed, head_seq=partition.head_seq)
             assert (partition.owner in names) == (partition.topic in wanted)
             worker = self.workers.get(place)
-            if worker is not None and self._is_alive(worker):
+            if worker is not None:
                 assert partition.owner == worker, f"{place} was taken from {worker}"
 
     def teardown(self) -> None:

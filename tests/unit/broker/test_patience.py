@@ -98,3 +98,18 @@ def test_who_reads_slowly_may_stay_and_who_reads_nothing_may_not() -> None:
         assert not line.wait(CONFIG.slow_reader_ms + 1)
 
     with_log(scenario)
+
+
+def test_who_hangs_up_halfway_and_does_not_read_the_rest_may_not_stay() -> None:
+    async def main() -> None:
+        log = AsyncLog(Log(CONFIG, disk=HostileDisk(), background=False))
+        line = Line(log)
+        line.session.data_received(b"V1|1|FLY|\n")
+        assert line.session.eof_received()
+        await asyncio.sleep(0)  # its turn
+        assert line.closed
+        assert line.wait(CONFIG.slow_reader_ms)
+        assert not line.wait(1)
+        await log.close()
+
+    asyncio.run(main())

@@ -76,7 +76,7 @@ class Group:
         self._owned = {}
         for partition in sorted(membership.owners):
             self._owned.setdefault(membership.owners[partition], []).append(partition)
-        self.topics.update(membership.partitions)
+        self.topics = {*membership.partitions, *(p.topic for p in self.committed)}
         for name in [name for name in self.sessions if name not in membership.members]:
             del self.sessions[name]
         for name, session in self.sessions.items():

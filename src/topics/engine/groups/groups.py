@@ -245,8 +245,11 @@ class Groups:
             group = self._table.groups.get(name)
             if group is None:
                 return []
-            group.seen = self._seen(group.topics)
-            return look.partitions_of(group)
+            # Only for this look: `_settle` has to see for itself what is new.
+            before, group.seen = group.seen, self._seen(group.topics)
+            shown = look.partitions_of(group)
+            group.seen = before
+            return shown
 
     def save(self) -> GroupsSnapshot:
         """Return all groups as a start would have to find them; the shard's lock is held."""
@@ -256,8 +259,13 @@ class Groups:
         """Let members go that were silent for too long, and see partitions that came or went."""
         for name in self.names():
             # A log that is full or failed has no room for it: the next word tries again.
-            with suppress(RetryLater, ShardReadOnly):
-                self._submit(name, _settle_only)
+            with suppress(RetryLater, ShardReadOnly), self._shard.lock:
+                step = Step(self._table, name, create=False, now_s=self._clock.monotonic_s())
+                self._shard.commit.admit(0)
+                if step.found is not None:
+                    self._settle(step, ())
+                if step.is_changed:
+                    self._shard.commit.submit(Word(step, None))
 
     def listen(self, plan: PollPlan, listener: Callable[[], None]) -> None:
         """Hear of the end of a generation, with the shard's lock held: only take note."""
@@ -348,8 +356,3 @@ def _drop(step: Step) -> None:
     if step.group.membership.members:
         raise GroupNotEmpty(step.name)
     step.end()
-
-
-def _settle_only(step: Step) -> None:
-    """Do nothing more."""
-    del step

@@ -87,6 +87,7 @@ class Step:
                 group.committed[partition] = place
         if self.is_changed:
             group.change(self._before)
+            group.seen = {}  # what was new is to be seen again
         if self.is_new:
             del self.table.groups[self.name]
         elif self._ended:

@@ -68,8 +68,11 @@ class Parents:
         )
         body = frame.TopicCreate(name, config.as_dict(), parent.created_ts, partitions)
         self._commit(parent, body)
-        self._by_name[name] = parent
-        self._complete(parent, {})
+        try:
+            self._complete(parent, {})
+        finally:
+            # Seen when it can be written to; where that failed, too: the log has it.
+            self._by_name[name] = parent
 
     def change(
         self, parent: Partitioned, changes: Mapping[str, Any], partitions: int | None

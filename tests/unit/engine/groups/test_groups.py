@@ -140,6 +140,47 @@ def test_a_topic_that_is_gone_is_nobodys(place: Place, log: Log) -> None:
     assert (beat.assigned, beat.committed["a"]) == ({"a": [0], "b": [0]}, {0: 0})
 
 
+def test_whoever_only_counts_hides_nothing_from_the_members(place: Place, log: Log) -> None:
+    generation = join(log, "m", "a", "b")
+    log.drop("a")
+    assert [p.topic for p in log.engine.groups.progress("g")] == ["b"]
+    assert log.heartbeat("g", member="m", generation=0).generation == generation + 1
+    place.kill()
+    log = place.log
+    place.fill("a", 1)
+    assert [p.topic for p in log.engine.groups.progress("g")] == ["a", "b"]
+    assert log.heartbeat("g", member="m", generation=0).generation == generation + 2
+
+
+def test_a_change_that_could_not_be_written_is_tried_again(log: Log) -> None:
+    generation = join(log, "m", "a", "b")
+    log.drop("a")
+    before = log.engine.groups.progress("g")
+    groups, shard = log.engine.groups, log.engine.shards[0]
+    _, word = groups.submit_look("g")
+    with shard.lock:
+        word.abort()
+        word.done = True
+    assert log.engine.groups.progress("g") == before
+    assert log.heartbeat("g", member="m", generation=0).generation == generation + 1
+
+
+def test_the_sweep_queues_nothing_where_nothing_is_new(log: Log) -> None:
+    join(log, "m", "a")
+    log.engine.groups.sweep()
+    assert log.engine.shards[0].commit.queue_depth == 0
+
+
+def test_topics_that_nobody_wants_any_more_are_forgotten(log: Log) -> None:
+    generation = join(log, "m", "a", "b")
+    log.commit("g", {"b": {0: 1}}, member="m", generation=generation)
+    join(log, "m", "a")
+    assert log.engine.groups.topics_of("g") == ["a", "b"]
+    log.join("h", member="m", topics=["a", "b"])
+    log.join("h", member="m", topics=["a"])
+    assert log.engine.groups.topics_of("h") == ["a"]
+
+
 def test_a_topic_that_became_a_queue_is_nobodys(log: Log) -> None:
     generation = join(log, "m", "a", "b")
     log.drop("a")
