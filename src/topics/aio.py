@@ -20,6 +20,7 @@ from topics.embedded import Log, configure
 from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
+from topics.engine.frames import FramesRequest
 from topics.engine.groups.groups import POLL_STEP_S, Groups
 from topics.engine.groups.poll import PollPlan
 from topics.engine.groups.requests import build_request
@@ -34,6 +35,7 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_WAIT_MS
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.frames import RangePage
 from topics.model.groups import (
     DEFAULT_SESSION_MS,
     Assignor,
@@ -661,6 +663,11 @@ class AsyncLog:
         """Read on the pool of the cold tier, or of what routers still have to bring."""
         return await self._loop.run_in_executor(self._cold, self.log.engine.diff, topic, request)
 
+    async def read_frames_aside(self, topic: Topic, request: FramesRequest) -> RangePage:
+        return await self._loop.run_in_executor(
+            self._cold, self.log.engine.read_frames, topic, request
+        )
+
     def _append(self, topic: Topic, write: Write) -> Awaitable[Appended]:
         """Submit at once and return what to await: no coroutine of its own on the hot path."""
         waiter = self.waiter_of(topic)
@@ -714,6 +721,10 @@ class AsyncLog:
         found, created = await self.topic_for_write(topic, write)
         appended = await self._append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
+
+    async def run_aside(self, call: Callable[[], T]) -> T:
+        """Run a long call on the pool of the cold tier."""
+        return await self._loop.run_in_executor(self._cold, call)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a rare call that syncs on a thread of its own."""

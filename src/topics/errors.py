@@ -6,7 +6,8 @@ TopicsError
 │   ├── RecordTooLarge
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
-│   │   └── TopicPartitioned
+│   │   ├── TopicPartitioned
+│   │   └── TopicRecreated
 │   ├── TopicNotEmpty
 │   ├── TopicFull
 │   ├── NotAQueue
@@ -15,6 +16,8 @@ TopicsError
 │   ├── GroupNotFound
 │   ├── GroupNotEmpty
 │   ├── GenerationMismatch
+│   ├── PinNotFound
+│   ├── UploadNotFound
 │   └── HttpRefused          the request itself, not what it asks of a topic
 │       ├── Unauthorized
 │       ├── Forbidden
@@ -115,6 +118,23 @@ class TopicPartitioned(TopicExistsIncompatible):
     @property
     def detail(self) -> dict[str, object]:
         return {"topic": self.topic, "partitions": self.partitions}
+
+
+class TopicRecreated(TopicExistsIncompatible):
+    """The name now stands for another topic than the one the caller means."""
+
+    def __init__(self, topic: str, epoch: int) -> None:
+        super().__init__(topic)
+        self.args = (topic, epoch)  # they rebuild the error when it is unpickled
+        self.topic = topic
+        self.epoch = epoch
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} is another one now, of epoch {self.epoch}"
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"epoch": self.epoch, "reason": "recreated"}
 
 
 class TopicNotEmpty(RequestError):
@@ -292,6 +312,24 @@ class GenerationMismatch(RequestError):
     @property
     def detail(self) -> dict[str, object]:
         return {"generation": self.generation}
+
+
+class PinNotFound(RequestError):
+    """No pin has this id: it ran out, was released, or belongs to another key."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:
+        return "there is no such pin: it ran out, was released, or is not yours"
+
+
+class UploadNotFound(RequestError):
+    """No upload has this id: it became a topic, was abandoned, or belongs to another key."""
+
+    code = "not_found"
+
+    def __str__(self) -> str:
+        return "there is no such upload: it became a topic, was abandoned, or is not yours"
 
 
 class RetryLater(TopicsError):

@@ -29,6 +29,12 @@ MIN_SESSION_MS: Final = 1_000  # of a member of a consumer group
 MAX_SESSION_MS: Final = 300_000
 MAX_GROUP_TOPICS: Final = 256  # topics that one member subscribes to
 MAX_GROUP_PARTITIONS: Final = 10_000  # of all topics that a join brings into a group
+MAX_PIN_MS: Final = 600_000
+MAX_PINS: Final = 1_000  # of all keys together
+MAX_UPLOADS: Final = 100
+UPLOAD_MS: Final = 24 * 3_600_000  # then it is taken for abandoned
+DEFAULT_RANGE_BYTES: Final = 8 * MIB  # of one binary read
+MAX_RANGE_BYTES: Final = 64 * MIB
 
 TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"

@@ -24,6 +24,13 @@ PATHS = {
     "/v0/topics/{topic}/nack",
     "/v0/topics/{topic}/extend",
     "/v0/topics/{topic}/work",
+    "/v0/topics/{topic}/segments",
+    "/v0/topics/{topic}/range",
+    "/v0/topics/{topic}/compact",
+    "/v0/pins/{pin}",
+    "/v0/uploads",
+    "/v0/uploads/{upload}",
+    "/v0/uploads/{upload}/attach",
     "/v0/routers",
     "/v0/routers/{router}",
     "/v0/groups",
@@ -72,9 +79,11 @@ def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:
     """
     body = case.body if isinstance(case.body, dict) else {}
     lists = [found for name in ("seqs", "lease_ids") if isinstance(found := body.get(name), list)]
-    own = (case.path_parameters or {}).get("topic")
+    own = (case.path_parameters or {}).get("topic", body.get("topic"))
     same_ends = "source" in body and body["source"] == body.get("dest")
-    own_letters = own is not None and body.get("dead_letter") == own
+    inner = body.get("config")
+    config = inner if isinstance(inner, dict) else body
+    own_letters = own is not None and config.get("dead_letter") == own
     topics = body.get("topics")
     starts = list(topics.values()) if isinstance(topics, dict) else []
     turned = any(map(is_turned, [body, *starts]))

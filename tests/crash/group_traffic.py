@@ -135,14 +135,13 @@ class Consumer:
         self._positions = polled["positions"]
         if polled["batches"]:
             body = {"member": self.member, "generation": self._generation}
+            with self._shared.lock:
+                told = dict(self._shared.oracle.committed)
             done = self._ask(client, "commit", {**body, "offsets": self._positions})
             if done is not None:
                 with self._shared.lock:
                     self._shared.commits += 1
-                    for topic, by_number in done["committed"].items():
-                        known = self._shared.oracle.committed.get((topic, 0), 0)
-                        seq = max(by_number["0"], known)
-                        self._shared.oracle.acknowledged({topic: {0: seq}})
+                    self._shared.oracle.acknowledged(done["committed"], since=told)
 
     def _ask(self, client: httpx.Client, word: str, body: Reply) -> Any:  # noqa: ANN401 - any JSON
         """Return the answer with the newest generation from before the question, as `since`."""

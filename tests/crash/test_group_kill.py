@@ -34,13 +34,15 @@ def wait_until(shared: Shared, what: str, holds: object) -> None:
 
 
 def check(shared: Shared, server: ServerProcess) -> None:
-    """Hold what the server shows against what was told."""
+    """Hold what the server shows against what was told before it was asked."""
+    with shared.lock:
+        told = dict(shared.oracle.committed)
     with httpx.Client(base_url=server.url, timeout=10.0, trust_env=False) as client:
         state = client.get(f"/v0/groups/{GROUP}").raise_for_status().json()
     with shared.lock:
         for found in state["partitions"]:
             place = found["topic"], found["partition"]
-            shared.oracle.see(place, found["committed"], head_seq=found["head_seq"])
+            shared.oracle.see(place, found["committed"], head_seq=found["head_seq"], since=told)
             done = shared.processed[found["topic"]]
             behind = set(range(1, (found["committed"] or 0) + 1)) - done
             assert not behind, f"{place}: {sorted(behind)} were committed and never processed"

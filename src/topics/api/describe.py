@@ -9,14 +9,19 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from topics.limits import (
+    DEFAULT_RANGE_BYTES,
     GROUP_NAME_PATTERN,
     MAX_IDEMPOTENCY_KEY_CHARS,
+    MAX_PIN_MS,
+    NO_CEILING,
     ROUTER_NAME_PATTERN,
     TOPIC_NAME_PATTERN,
 )
 from topics.model.append import AppendBody, AppendReply
+from topics.model.compact import CompactBody, CompactReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
+from topics.model.frames import MEDIA_TYPE as FRAMES
 from topics.model.groups import (
     CommitReply,
     CommitRequest,
@@ -55,8 +60,16 @@ from topics.model.routers import (
     RouterPutReply,
     RouterReply,
 )
+from topics.model.segments import ManifestReply, PinBody, PinDeleteReply, PinReply
 from topics.model.tickets import TicketReply
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
+from topics.model.uploads import (
+    AttachBody,
+    AttachReply,
+    UploadDeleteReply,
+    UploadReply,
+    UploadSchema,
+)
 from topics.model.watch import WatchBody, WatchReply
 
 Schema = Mapping[str, object]
@@ -101,6 +114,13 @@ PARAMETERS: Mapping[str, Schema] = {
     "node": {"type": "string", "minLength": 1},
     "max": {"type": "integer", "minimum": 1, "default": 1},
     "lease_ms": {"type": "integer", "minimum": 1},
+    "upload": {"type": "string", "minLength": 1},
+    "pin": {"type": "string", "minLength": 1},
+    "pin_ms": {"type": "integer", "minimum": 1, "maximum": MAX_PIN_MS},
+    "from_seq": {"type": "integer", "minimum": 0, "maximum": NO_CEILING, "default": 0},
+    "to_seq": {"type": "integer", "minimum": 0, "maximum": NO_CEILING, "default": 0},
+    "max_bytes": {"type": "integer", "minimum": 1, "default": DEFAULT_RANGE_BYTES},
+    "epoch": {"type": "integer", "minimum": 1, "maximum": NO_CEILING},
     "Idempotency-Key": {"type": "string", "maxLength": MAX_IDEMPOTENCY_KEY_CHARS},
     "Last-Event-ID": {"type": "string"},
 }
@@ -182,6 +202,43 @@ DESCRIPTIONS: Mapping[str, Description] = {
         query=("node", "max", "lease_ms", "token", "ticket"),
         refusals=(409,),
     ),
+    "GET /v0/topics/:topic/segments": Description(
+        summary="Name the files of a topic, and hold them",
+        gives=ManifestReply,
+        query=("pin_ms",),
+        refusals=(409,),
+    ),
+    "GET /v0/topics/:topic/range": Description(
+        summary="Read a range as raw frames",
+        media=(FRAMES,),
+        query=("from_seq", "to_seq", "max_bytes", "epoch"),
+        refusals=(409,),
+    ),
+    "POST /v0/topics/:topic/compact": Description(
+        summary="Rewrite cold segments with dead records",
+        takes=CompactBody,
+        gives=CompactReply,
+        refusals=(409,),
+    ),
+    "POST /v0/pins/:pin": Description(
+        summary="Hold files for longer", takes=PinBody, gives=PinReply
+    ),
+    "DELETE /v0/pins/:pin": Description(summary="Let files go", gives=PinDeleteReply),
+    "POST /v0/uploads": Description(
+        summary="Begin a topic out of segments that others build",
+        takes=UploadSchema,
+        gives=UploadReply,
+        statuses=(201,),
+        refusals=(409,),
+    ),
+    "POST /v0/uploads/:upload/attach": Description(
+        summary="Let the topic begin, whole",
+        takes=AttachBody,
+        gives=AttachReply,
+        statuses=(201,),
+        refusals=(409,),
+    ),
+    "DELETE /v0/uploads/:upload": Description(summary="Give an upload up", gives=UploadDeleteReply),
     "GET /v0/routers": Description(
         summary="List routers by name", gives=RouterListReply, query=(*_PAGES, "source", "dest")
     ),

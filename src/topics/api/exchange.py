@@ -17,6 +17,7 @@ from topics.api.head import Head
 from topics.errors import RequestError, TopicsError
 from topics.histogram import Histogram
 from topics.model.whole_numbers import with_whole_numbers
+from topics.storage.disk.disk import Buffer
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -72,7 +73,9 @@ class Channel(Protocol):
 
     def send_ok(self, exchange: "Exchange", body: bytes) -> None: ...
 
-    def send_parts(self, exchange: "Exchange", parts: Sequence[bytes]) -> None: ...
+    def send_parts(
+        self, exchange: "Exchange", parts: Sequence[Buffer], *, content_type: bytes = JSON
+    ) -> None: ...
 
     def open_stream(
         self, exchange: "Exchange", *, content_type: bytes, headers: bytes
@@ -186,6 +189,14 @@ class Exchange:
             return
         self.answered = True
         self.channel.send_parts(self, parts)
+        self.app.on_answered(self, 200)
+
+    def reply_binary(self, parts: Sequence[Buffer], *, content_type: bytes) -> None:
+        """Answer with bytes that are sent as they are, neither copied nor packed."""
+        if self.answered:
+            return
+        self.answered = True
+        self.channel.send_parts(self, parts, content_type=content_type)
         self.app.on_answered(self, 200)
 
     def reply(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 from topics.api import reasons
 from topics.api.chunks import ChunkedBody
-from topics.api.exchange import Exchange
+from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
 from topics.errors import PayloadTooLarge, RequestError, TopicsError
+from topics.storage.disk.disk import Buffer
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -424,16 +425,19 @@ class Http1Connection(asyncio.Protocol):
             % (len(body), app.date_line if exchange.head.keep_alive else app.closing_line, body),
         )
 
-    def send_parts(self, exchange: Exchange, parts: Sequence[bytes]) -> None:
-        """Send a large JSON answer without putting its parts together, if it is its turn."""
+    def send_parts(
+        self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON
+    ) -> None:
+        """Send a large answer without putting its parts together, if it is its turn."""
         app = self._app
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b" % (
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b" % (
+            content_type,
             sum(map(len, parts)),
             app.date_line if exchange.head.keep_alive else app.closing_line,
         )
         if len(self._waiting) == 1 and self._transport is not None:
-            self._transport.writelines([head, *parts[:-1]])
-            self._send_in_turn(exchange, parts[-1])
+            self._transport.writelines([head, *parts])
+            self._send_in_turn(exchange, b"")
         else:
             self._send_in_turn(exchange, head + b"".join(parts))
 

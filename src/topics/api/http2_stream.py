@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import Head
+from topics.storage.disk.disk import Buffer
 
 if TYPE_CHECKING:
     from topics.api.http2 import Http2Connection
@@ -66,8 +67,10 @@ class Http2Stream:
     def send_ok(self, exchange: Exchange, body: bytes) -> None:
         self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
 
-    def send_parts(self, exchange: Exchange, parts: Sequence[bytes]) -> None:
-        self.send_ok(exchange, b"".join(parts))
+    def send_parts(
+        self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON
+    ) -> None:
+        self.send(exchange, 200, content_type=content_type, headers=b"", body=b"".join(parts))
 
     def open_stream(
         self, exchange: Exchange, *, content_type: bytes, headers: bytes

@@ -84,6 +84,7 @@ def _of_engine(engine: Engine, caller: Caller) -> list[Family]:
         *_of_topics(topics, wal),
         *_of_wal(wal),
         *_of_queues(engine, topics),
+        gauge("topics_pins", "held by readers of files", len(engine.pins)),
         *_of_routers(engine, caller),
         *_of_groups(engine, caller),
         *_of_each_topic(engine, caller),

@@ -138,9 +138,15 @@ class Background:
                 engine.maintain()
         elif now_s >= self._checkpoint_due_s or engine.tail_bytes >= config.checkpoint_bytes:
             self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
-            if any(shard.dirty for shard in engine.shards):
-                engine.checkpoint()
-                engine.maintain()
+            self._checkpoint_step()
+
+    def _checkpoint_step(self) -> None:
+        engine = self._engine
+        is_dirty = any(shard.dirty for shard in engine.shards)
+        if is_dirty:
+            engine.checkpoint()
+        if engine.pins.take_released() or is_dirty:
+            engine.maintain()
 
     def _router_step(self) -> None:
         self._engine.forward_once()

@@ -53,7 +53,7 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
 
 def read_diff(topic: Topic, request: DiffRequest) -> Page:
     """Read what comes after a cursor."""
-    return read_again(topic, lambda: _Reading(topic, request).page())
+    return read_again(topic, lambda: Reading(topic, request).page())
 
 
 def touches_cold(topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
@@ -72,16 +72,20 @@ def kernel_match(match: tuple[str, str] | None) -> tuple[int, bytes] | None:
     return (MATCH_EQ if op == "Eq" else MATCH_PREFIX), literal.encode()
 
 
-class _Reading:
+class Reading:
     """One pass over a topic, as it was when the pass began."""
 
-    def __init__(self, topic: Topic, request: DiffRequest) -> None:
+    def __init__(self, topic: Topic, request: DiffRequest, *, to_seq: int | None = None) -> None:
         self.topic = topic
         self.request = request
+        self.window_records = WINDOW_RECORDS
         self.head_seq = topic.head_seq
         self.floors: Floors = topic.floors
         self.holes: tuple[Hole, ...] = tuple(h for h in topic.holes if h.announced)
         self.end_seq, self.is_bounded = self._end()
+        """Nothing behind it is read or announced."""
+        if to_seq is not None:
+            self.end_seq = min(self.end_seq, to_seq)
         self.tombstone: Tombstone | None = None
         self.parts: list[bytes] = []
         self.count = 0
@@ -92,20 +96,7 @@ class _Reading:
         self.cold: set[int] = set()
 
     def page(self) -> Page:
-        cursor = self._first_cursor(self.request.from_seq)
-        while cursor < self.end_seq:
-            hole = next((h for h in self.holes if h.last_seq > cursor), None)
-            if hole is not None and hole.first_seq <= cursor + 1:
-                if self.tombstone is not None or self.count:
-                    break
-                last_seq = min(hole.last_seq, self.end_seq)
-                self._bury(max(cursor + 1, hole.first_seq), last_seq, hole.reason)
-                cursor = last_seq
-                continue
-            upto = self.end_seq if hole is None else min(hole.first_seq - 1, self.end_seq)
-            cursor, full = self._read(cursor, upto)
-            if full:
-                break
+        cursor = self.walk()
         return Page(
             topic=self.topic.name,
             records_json=b",".join(self.parts),
@@ -120,6 +111,25 @@ class _Reading:
             if self.request.until_ts
             else None,
         )
+
+    def walk(self) -> int:
+        """Go through floors, holes and runs; return the last seq that was dealt with."""
+        cursor = self._first_cursor(self.request.from_seq)
+        while cursor < self.end_seq:
+            hole = next((h for h in self.holes if h.last_seq > cursor), None)
+            if hole is not None and hole.first_seq <= cursor + 1:
+                if self.tombstone is not None or self.count:
+                    break
+                self._bury(
+                    max(cursor + 1, hole.first_seq), min(hole.last_seq, self.end_seq), hole.reason
+                )
+                cursor = min(hole.last_seq, self.end_seq)
+                continue
+            upto = self.end_seq if hole is None else min(hole.first_seq - 1, self.end_seq)
+            cursor, full = self._read(cursor, upto)
+            if full:
+                break
+        return cursor
 
     def _end(self) -> tuple[int, bool]:
         """Return the last seq to look at, and whether a record at or after `until_ts` is next."""
@@ -168,7 +178,7 @@ class _Reading:
             while start < stop:
                 if self._is_full():
                     return cursor, True
-                window = min(stop, start + WINDOW_RECORDS)
+                window = min(stop, start + self.window_records)
                 start = self._project(run, start, window)
                 cursor = run.first_seq + start - 1
             if run.first_seq + count > upto:

@@ -15,10 +15,13 @@ from topics.config import ServerConfig, wal_shard_count
 from topics.engine import maintenance
 from topics.engine.append import Append, Repeat, close_reservation, submit_append
 from topics.engine.checkpoint import checkpoint_shard
+from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.frames import FramesRequest, read_frames
 from topics.engine.groups.groups import Groups
 from topics.engine.partitions import Part, Spread, parent_state, plan_spread, submit_parts
+from topics.engine.pins import Pins
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
 from topics.engine.queues.redrive import CheckName, redrive
@@ -28,12 +31,14 @@ from topics.engine.request import Write
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.table import Routers
 from topics.engine.seek import is_settled, seq_at
+from topics.engine.segments import read_manifest
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
+from topics.engine.uploads import Uploads
 from topics.errors import (
     Closed,
     LimitReached,
@@ -42,11 +47,14 @@ from topics.errors import (
     StorageError,
     Throttled,
     TopicNotFound,
+    TopicRecreated,
     TopicsError,
 )
 from topics.model.append import Appended
+from topics.model.compact import COMPACT_SEGMENTS, Compacted
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.frames import RangePage
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -60,7 +68,9 @@ from topics.model.queues import (
     Redriven,
 )
 from topics.model.routers import RouterDefinition, RouterState
+from topics.model.segments import Manifest
 from topics.model.topics import TopicState
+from topics.model.uploads import BuiltSegment, UploadState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.store import SegmentStore
@@ -90,6 +100,7 @@ class Engine:
         self.clock = clock
         self.disk = disk
         self.stores = Stores(disk, cold=cold)
+        self.pins = Pins(clock)
         self._work_lock = threading.RLock()
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
         self._cold_lock = threading.Lock()
@@ -151,6 +162,7 @@ class Engine:
             shard.commit.log.check_writable()
         for topic_id in found.orphan_ids:
             self.stores.remove_topic(topic_id)
+        self.uploads = Uploads(self.registry, self.stores, self.config, clock=self.clock)
         if set(found.snapshot_places) != {shard.directory for shard in self.shards}:
             self.snapshot()
             if found.snapshot_places:
@@ -299,6 +311,7 @@ class Engine:
             for topic in ended:
                 removed += self._routers.remove_topic(topic)
         for topic in ended:
+            self.pins.drop_topic(topic)
             self._remove_files(topic)
         return bool(ended), removed
 
@@ -353,6 +366,57 @@ class Engine:
                 cold_segments=sum(segment.tier == "cold" for segment in segments),
                 queue=queue,
             )
+
+    # Segments, for those who read files.
+
+    def manifest(self, topic: Topic, *, pin_ms: int | None = None, owner: str = "") -> Manifest:
+        """Name the segments of a topic; with `pin_ms` they stay as they are for so long."""
+        self._check_open()
+        self._forward_for_reader(topic)
+        with self.shard_of(topic).lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            self.registry.expire(topic)
+            return read_manifest(
+                topic, stores=self.stores, pins=self.pins, owner=owner, pin_ms=pin_ms
+            )
+
+    def compact(
+        self, topic: Topic, *, min_dead_ratio: float, max_segments: int = COMPACT_SEGMENTS
+    ) -> Compacted:
+        """Rewrite cold segments with dead records, some at a time; tell how many are left."""
+        self._check_open()
+        self.pins.sweep()
+        with self._cold_lock:
+            compaction = Compaction(
+                self.shard_of(topic),
+                topic,
+                stores=self.stores,
+                config=self.config,
+                work_lock=self._work_lock,
+            )
+            return compaction.run(min_dead_ratio=min_dead_ratio, max_segments=max_segments)
+
+    # Segments that others build.
+
+    def begin_upload(
+        self, name: str, changes: Mapping[str, Any], *, owner: str = ""
+    ) -> UploadState:
+        """Make a directory for the segments of a new topic."""
+        self._check_open()
+        return self.uploads.begin(name, changes, owner=owner)
+
+    def attach(
+        self, upload: str, segments: Sequence[BuiltSegment], *, owner: str = ""
+    ) -> TopicState:
+        """Let the topic of an upload begin, with all its segments or not at all."""
+        self._check_open()
+        return self.topic_state(self.uploads.attach(upload, segments, owner=owner).name)
+
+    def abandon_upload(self, upload: str, *, owner: str = "") -> None:
+        """Remove an upload and its files."""
+        self._check_open()
+        self.uploads.abandon(upload, owner=owner)
 
     # Routers.
 
@@ -489,18 +553,30 @@ class Engine:
 
     def read(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what is there: for whoever is woken by what routers bring, and must not wait."""
-        shard = self.shard_of(topic)
-        now_ms = self.clock.now_ms()
-        if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
-            with shard.lock:
-                self.registry.expire(topic)
-        topic.last_read_ts = now_ms
+        now_ms = self._settle_for_reader(topic)
         page = read_diff(topic, request)
         if request.until_ts and now_ms >= request.until_ts and page.caught_up:
             page.until_reached = page.until_reached or is_settled(
                 topic, page.head_seq, shard_of=self.shard_of
             )
         return page
+
+    def read_frames(self, topic: Topic, request: FramesRequest) -> RangePage:
+        """Read a range as raw frames, with the floors and gaps that a diff would tell."""
+        if request.epoch is not None and request.epoch != topic.id:
+            raise TopicRecreated(topic.name, topic.id)
+        self._forward_for_reader(topic)
+        self._settle_for_reader(topic)
+        return read_frames(topic, request, lock=self.shard_of(topic).lock)
+
+    def _settle_for_reader(self, topic: Topic) -> int:
+        """Expire what is too old and note the read; return its time."""
+        now_ms = self.clock.now_ms()
+        if topic.config.ttl_ms and now_ms - topic.oldest_ts > topic.config.ttl_ms:
+            with self.shard_of(topic).lock:
+                self.registry.expire(topic)
+        topic.last_read_ts = now_ms
+        return now_ms
 
     def seq_at(self, topic: Topic, ts: int) -> int:
         """Return the first seq whose `$ts` is at or after `ts`, head + 1 where there is none."""
@@ -688,6 +764,8 @@ class Engine:
 
     def sweep(self) -> None:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
+        self.pins.sweep()
+        self.uploads.sweep()
         now_ms = self.clock.now_ms()
         for shard, topic in self.registry.each():
             with shard.lock:
@@ -709,6 +787,7 @@ class Engine:
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""
         # While the cold tier is busy the checkpoint goes on and this waits for its next time.
+        self.pins.sweep()
         if not self._cold_lock.acquire(blocking=False):
             return
         try:
@@ -723,6 +802,7 @@ class Engine:
 
     def relocate(self) -> int:
         """Move old sealed segments to the cold tier and bring it up to date; return how many."""
+        self.pins.sweep()
         with self._cold_lock:
             moved = 0
             for shard, topic in self.registry.each():

@@ -53,12 +53,16 @@ def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
     """Drop whole sealed segments of which nothing is live; return how many."""
     with shard.lock:
         kept = topic.pinned_from
-        sealed = [s for s in topic.segments() if s.sealed and s.last_seq < kept]
+        sealed = [
+            s for s in topic.segments() if s.sealed and s.last_seq < kept and not topic.is_pinned(s)
+        ]
         below = [s for s in sealed if s.last_seq < topic.floors.earliest_seq]
         dead = [s for s in sealed if s.live_records == 0 and s not in below]
         gone = [*below, *dead]
         if not gone:
             return 0
+        for segment in gone:
+            segment.bound_for = "nowhere"
         shard.submit_floors()
         for segment in dead:
             hole = frame.Hole(segment.first_seq, segment.last_seq, "deleted")
@@ -90,21 +94,34 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
         return False
     kept = topic.pinned_from
     segment = next(
-        (s for s in topic.segments() if s.last_seq < kept and _wants_rewrite(s, ratio)), None
+        (
+            s
+            for s in topic.segments()
+            if s.last_seq < kept and wants_rewrite(s, ratio) and not topic.is_pinned(s)
+        ),
+        None,
     )
     if segment is None:
         return False
     rewrite = Rewrite(segment)
     rewrite.prepare()
+    finish_rewrite(shard, topic, segment, rewrite)
+    return True
+
+
+def finish_rewrite(shard: Shard, topic: Topic, segment: Segment, rewrite: Rewrite) -> bool:
+    """Put a prepared rewrite in place unless its segment is held or gone; tell whether."""
     with shard.lock:
-        if segment in topic.runs:
+        if segment in topic.runs and not topic.is_pinned(segment):
             try:
                 rewrite.finish()
             except DiskFailed as error:
                 # The names may be of two pairs now: nothing may be deleted in either of them.
                 shard.commit.log.fail(error)
                 raise
-    return True
+            return True
+    rewrite.abandon()
+    return False
 
 
 def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
@@ -114,6 +131,8 @@ def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
         for s in topic.segments()
         if s.sealed and s.tier == "hot" and s.last_seq <= topic.absorbed_seq
     ]
+    # Counted like the others, and left where they are until nobody holds them.
+    pinned = {s.first_seq for s in sealed if topic.is_pinned(s)}
     keep = config.hot_retain_segments
     moved = sealed[: max(0, len(sealed) - keep)]
     if config.hot_retain_bytes:
@@ -123,7 +142,7 @@ def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:
             if total > config.hot_retain_bytes:
                 moved = sealed[: max(len(moved), place + 1)]
                 break
-    return moved
+    return [s for s in moved if s.first_seq not in pinned]
 
 
 def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig) -> int:
@@ -144,11 +163,20 @@ def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig
             segment.marked_since = None
             raise
         with shard.lock:
+            if topic.is_pinned(segment):  # since the copy began: it is made again another time
+                segment.marked_since = None
+                topic.cold_strays = True
+                continue
+            segment.bound_for = "cold"
             tier = frame.Tier(segment.first_seq, "cold")
             ticket = shard.submit_control(
                 frame.encode_control(tier, topic_id=topic.id), needs_sync=True
             )
-        shard.commit.commit(ticket)
+        try:
+            shard.commit.commit(ticket)
+        except StorageError:
+            segment.bound_for = None
+            raise
         with shard.lock:
             if topic.deleted:
                 return moved
@@ -177,10 +205,11 @@ def refresh_cold(shard: Shard, topic: Topic, *, stores: Stores) -> None:
             )
 
 
-def _wants_rewrite(segment: Segment, ratio: float) -> bool:
+def wants_rewrite(segment: Segment, ratio: float, *, tier: str = "hot") -> bool:
+    """Tell whether more than a share of a segment would be given back by a rewrite."""
     return (
         segment.sealed
-        and segment.tier == "hot"
+        and segment.tier == tier
         and segment.live_records > 0
         and segment.reclaimable_bytes > ratio * segment.data_bytes
     )

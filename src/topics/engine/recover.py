@@ -350,8 +350,8 @@ class _Recovery:
 
     def _create(self, topic_id: int, body: frame.TopicCreate) -> None:
         self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
-        if topic_id in self._found.topics or topic_id in self._deleted_ids:
-            return
+        if topic_id in self._found.topics or topic_id in self._deleted_ids or not body.name:
+            return  # without a name it only takes the id, for an upload
         if body.partitions:
             self._parents.create(topic_id, body)
             return
@@ -395,6 +395,8 @@ class _Recovery:
 
     def _settle(self, topic: Topic) -> None:
         segments = topic.segments()
+        # Attached segments are on the log only by their mark, and may have been reclaimed since.
+        topic.head_seq = max(topic.head_seq, topic.absorbed_seq)
         for segment in segments:
             topic.head_seq = max(topic.head_seq, segment.last_seq)
         topic.next_seq = topic.head_seq + 1

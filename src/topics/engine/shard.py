@@ -45,6 +45,15 @@ class Shard:
         self.commit.submit(ticket)
         return ticket
 
+    def submit_batch(self, frames: list[bytes]) -> Ticket:
+        """Queue control frames that count together, when they are synced, or not at all.
+
+        Every one but the last carries `batch_open`.
+        """
+        ticket = Ticket(frames, frames=len(frames), needs_sync=True, publish=_nothing)
+        self.commit.submit(ticket)
+        return ticket
+
     def submit_floors(self) -> None:
         """Tell the WAL of moved floors, before anything that must not be replayed without them."""
         for topic in sorted(self.floors_due, key=lambda topic: topic.id):

@@ -153,6 +153,8 @@ class _Repair:
                 topic_id = paths.parse_topic_dir_name(name)
                 if topic_id is None or topic_id in topics or topic_id in state.deleted_ids:
                     continue
+                if topic_id in state.reserved_ids:
+                    continue
                 if topic_id >= state.known_below:
                     topics[topic_id] = TopicFacts(topic_id, None)
                     state.next_topic_id = max(state.next_topic_id, topic_id + 1)

@@ -194,6 +194,8 @@ class State:
         self.known_below = 1
         """Smaller ids were given before the snapshot: one that is not in it was deleted."""
         self.deleted_ids: set[int] = set()
+        self.reserved_ids: set[int] = set()
+        """Of uploads that never became topics: what their directories hold was never attached."""
         self.unknown_ids: set[int] = set()
         """Topics that frames name and nothing has created."""
         self.groups = GroupTable()
@@ -342,6 +344,10 @@ def _apply_old_delete(state: State, buffer: Buffer, run: Run) -> None:
 
 def _create(state: State, topic_id: int, body: frame.TopicCreate) -> None:
     state.next_topic_id = max(state.next_topic_id, topic_id + 1)
+    if not body.name:  # an upload took the id
+        state.reserved_ids.add(topic_id)
+        return
+    state.reserved_ids.discard(topic_id)
     if topic_id in state.deleted_ids:
         return
     if body.partitions:
@@ -363,6 +369,7 @@ def _absorb(state: State, mark: frame.CheckpointMark) -> None:
         if topic_id in state.topics:
             topic = state.topics[topic_id]
             topic.absorbed_seq = max(topic.absorbed_seq, seq)
+            topic.head_seq = max(topic.head_seq, seq)
             if topic.link is not None and topic_id in mark.cursors:
                 topic.link.mark(*mark.cursors[topic_id])
 

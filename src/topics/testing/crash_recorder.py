@@ -79,6 +79,7 @@ class RecordingDisk:
         self.exists = disk.exists
         self.size = disk.size
         self.list = disk.list
+        self.location = disk.location
         self.page_cache_id = disk.page_cache_id
 
     def create(self, path: str) -> RecordingFile:

@@ -63,6 +63,9 @@ class FullDisk:
     def lock(self, path: str) -> DiskLock:
         return self._disk.lock(path)
 
+    def location(self, path: str) -> str | None:
+        return self._disk.location(path)
+
     def page_cache_id(self) -> str | None:
         return self._disk.page_cache_id()
 

@@ -187,6 +187,9 @@ class HostileDisk:
             self._held_locks.add(path)
             return HostileLock(self._held_locks, path)
 
+    def location(self, path: str) -> str | None:
+        return f"hostile:///{parse_path(path)}"
+
     def page_cache_id(self) -> str | None:
         self._calls.look("page_cache_id", "")
         return f"boot-{self._boots}" if self._knows_page_cache else None

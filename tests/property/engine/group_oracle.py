@@ -32,17 +32,29 @@ class GroupOracle:
                     f"{owner} and {member}"
                 )
 
-    def acknowledged(self, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Take what the answer to a commit says is committed."""
+    def acknowledged(
+        self,
+        positions: Mapping[str, Mapping[int, int]],
+        *,
+        since: Mapping[Partition, int] | None = None,
+    ) -> None:
+        """Take what the answer to a commit says is committed; `since` as in `hear`."""
         for topic, by_number in positions.items():
             for number, seq in by_number.items():
                 partition = topic, int(number)
-                self.see(partition, seq)
+                self.see(partition, seq, since=since)
                 self.committed[partition] = max(seq, self.committed.get(partition, 0))
 
-    def see(self, partition: Partition, seq: int | None, *, head_seq: int | None = None) -> None:
-        """Look at what is committed."""
-        told = self.committed.get(partition, 0)
+    def see(
+        self,
+        partition: Partition,
+        seq: int | None,
+        *,
+        head_seq: int | None = None,
+        since: Mapping[Partition, int] | None = None,
+    ) -> None:
+        """Look at what is committed; `since` is what was told before the question."""
+        told = (self.committed if since is None else since).get(partition, 0)
         assert (seq or 0) >= told, f"{partition} went back from {told} to {seq}"
         if head_seq is not None:
             assert (seq or 0) <= head_seq, f"{partition} is at {seq}, past its head {head_seq}"

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engine.place import Place
 
 from topics.engine import maintenance
-from topics.engine.diff import _Reading
+from topics.engine.diff import Reading
 from topics.errors import DiskFull, TopicsError
 from topics.storage.segments.segment import Segment, View
 from topics.storage.wal.group_commit import Commitment, GroupCommit, Ticket
@@ -214,17 +214,17 @@ def test_a_read_that_races_with_a_checkpoint_skips_nothing(
     place.fill("a", 1)
     place.log.engine.checkpoint()
     place.fill("a", 1)
-    project = _Reading._project
+    project = Reading._project
     checkpoints: list[int] = []
 
-    def project_then_checkpoint(self: _Reading, run: Any, start: int, stop: int) -> int:  # noqa: ANN401 - as given
+    def project_then_checkpoint(self: Reading, run: Any, start: int, stop: int) -> int:  # noqa: ANN401 - as given
         read_to = project(self, run, start, stop)
         if not checkpoints:
             checkpoints.append(read_to)
             place.log.engine.checkpoint()
         return read_to
 
-    monkeypatch.setattr(_Reading, "_project", project_then_checkpoint)
+    monkeypatch.setattr(Reading, "_project", project_then_checkpoint)
     page = place.log.diff("a")
     assert checkpoints
     assert [record.seq for record in page.records] == list(range(1, page.next_from_seq + 1))

@@ -24,10 +24,12 @@ from topics.engine.topics.topic import Topic
 from topics.errors import (
     LimitReached,
     RequestError,
+    TopicExistsIncompatible,
     TopicNotEmpty,
     TopicNotFound,
     TopicPartitioned,
 )
+from topics.kernel import FLAG_BATCH_OPEN
 from topics.limits import check_topic_name
 from topics.model.topic_config import TopicConfig
 from topics.storage.segments.tag_runs import TagRuns
@@ -160,6 +162,57 @@ class Registry:
             if created:
                 self.create(name, write.config)
             return self.get(name), created
+
+    def check_free(self, name: str, config: TopicConfig) -> None:
+        """Refuse a topic that cannot begin under this name."""
+        if name in self._by_name or self.parents.find(name) is not None:
+            raise TopicExistsIncompatible(f"topic {name!r} is there already", reason="exists")
+        self.parents.check_free(name)
+        check_dead_letter(name, config)
+        self.check_room(1)
+
+    def reserve_id(self) -> int:
+        """Give an id away, durably, to a topic that may begin later or never."""
+        with self.lock:
+            shard = self._shards[self.next_topic_id % len(self._shards)]
+            with shard.lock:
+                shard.commit.admit(0)
+                topic_id = self.take_id()
+                body = frame.TopicCreate("", {}, self._clock.now_ms())
+                encoded = frame.encode_control(body, topic_id=topic_id, ts=body.created_ts)
+                ticket = shard.submit_control(encoded, needs_sync=True)
+            shard.commit.commit(ticket)
+            return topic_id
+
+    def attach(
+        self, topic_id: int, name: str, *, config: TopicConfig, build: Callable[[], Topic]
+    ) -> Topic:
+        """Let a topic begin with the segments it has, all of them synced and in place.
+
+        `build` puts them there once nothing can refuse the topic any more.
+        """
+        with self.lock:
+            self.check_free(name, config)
+            shard = self._shards[topic_id % len(self._shards)]
+            with shard.lock:
+                shard.commit.admit(0)
+            topic = build()
+            create = frame.TopicCreate(name, topic.config.as_dict(), topic.created_ts)
+            mark = frame.CheckpointMark({topic.id: topic.absorbed_seq})
+            with shard.lock:
+                ticket = shard.submit_batch(
+                    [
+                        frame.encode_control(create, topic_id=topic.id, flags=FLAG_BATCH_OPEN),
+                        frame.encode_control(mark),
+                    ]
+                )
+            shard.commit.commit(ticket)
+            with shard.lock:
+                self.expire(topic)
+                if topic.enforce_caps():
+                    shard.floors_due.add(topic)
+            self.adopt(topic)
+            return topic
 
     def remove(self, name: str, *, if_empty: bool) -> list[Topic]:
         """End a topic, durably, or all partitions of one; their files are still there.

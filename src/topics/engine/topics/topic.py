@@ -22,6 +22,7 @@ from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
 
 if TYPE_CHECKING:
+    from topics.engine.pins import Pin
     from topics.engine.routers.link import Link
     from topics.engine.topics.partitioned import Partitioned
 
@@ -44,6 +45,9 @@ class Topic:
     # Nor is it a partition, most often.
     parent: "Partitioned | None" = None
     partition = 0
+
+    pins: tuple["Pin", ...] = ()
+    """What readers of the files themselves hold: changed by `Pins` alone."""
 
     def __init__(  # noqa: PLR0915 - the fields of a topic, one line each
         self, topic_id: int, name: str, *, config: TopicConfig, created_ts: int, tags: TagRuns
@@ -137,6 +141,10 @@ class Topic:
     def pinned_from(self) -> int:
         """Return the first seq whose bytes must stay, live or not: copies are made of them."""
         return min([link.pinned_from for link in self.links], default=2**64)
+
+    def is_pinned(self, segment: Segment) -> bool:
+        """Tell whether a reader was promised that the files of a segment stay as they are."""
+        return any(pin.holds(segment.first_seq, segment.last_seq) for pin in self.pins)
 
     # Growing.
 

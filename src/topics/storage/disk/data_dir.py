@@ -1,6 +1,6 @@
 """The data directory as a whole: its format, its lock, and how the last process left it."""
 
-from topics.errors import UnknownFormat
+from topics.errors import DiskFailed, UnknownFormat
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk, DiskLock
 
@@ -57,3 +57,14 @@ def write_file(disk: Disk, path: str, content: Buffer) -> None:
     file.close()
     disk.rename(temporary, path)
     disk.sync_dir(path.rpartition("/")[0])
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Remove a directory with all it holds, whoever put it there; fine where there is none."""
+    for name in disk.list(path):
+        child = f"{path}/{name}"
+        try:
+            disk.unlink(child)
+        except DiskFailed:  # a directory, or a disk that fails once more below
+            remove_tree(disk, child)
+    disk.remove_dir(path)

@@ -81,6 +81,9 @@ class Disk(Protocol):
     def lock(self, path: str) -> DiskLock:
         """Take the lock or raise `topics.errors.DirectoryLocked`."""
 
+    def location(self, path: str) -> str | None:
+        """Return the URI by which another process finds a file, None where none can."""
+
     def page_cache_id(self) -> str | None:
         """Name the cache of unsynced bytes: equal at two times only if none were lost between.
 

@@ -235,6 +235,9 @@ class LocalDisk:
                 raise
         return LocalLock(LocalFile(fd, full))
 
+    def location(self, path: str) -> str | None:
+        return self._below_root(path).absolute().as_uri()
+
     def page_cache_id(self) -> str | None:
         mount_id = _unique_mount_id(self._root)
         try:

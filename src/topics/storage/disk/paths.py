@@ -9,6 +9,7 @@ LOCK = ".topics.lock"
 META_DIR = "meta"
 WAL_DIR = "wal"
 TOPICS_DIR = "topics"
+UPLOADS_DIR = "uploads"
 TEMPORARY_SUFFIX = ".tmp"
 SPARE_WAL = "spare.tmp"
 CURRENT = "CURRENT"
@@ -54,12 +55,25 @@ def parse_topic_dir_name(name: str) -> int | None:
     return int(name, 16) if _TOPIC_DIR.fullmatch(name) else None
 
 
+def segment_data_name(first_seq: int) -> str:
+    return f"seg-{first_seq:016d}.data"
+
+
+def segment_idx_name(first_seq: int) -> str:
+    return f"seg-{first_seq:016d}.idx"
+
+
 def segment_data_path(topic_id: int, first_seq: int) -> str:
-    return f"{topic_dir(topic_id)}/seg-{first_seq:016d}.data"
+    return f"{topic_dir(topic_id)}/{segment_data_name(first_seq)}"
 
 
 def segment_idx_path(topic_id: int, first_seq: int) -> str:
-    return f"{topic_dir(topic_id)}/seg-{first_seq:016d}.idx"
+    return f"{topic_dir(topic_id)}/{segment_idx_name(first_seq)}"
+
+
+def upload_dir(upload: str) -> str:
+    """Return where an upload gathers segments, under their names, until they are attached."""
+    return f"{UPLOADS_DIR}/{upload}"
 
 
 def parse_segment_name(name: str) -> tuple[int, str] | None:

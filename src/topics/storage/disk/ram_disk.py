@@ -257,6 +257,9 @@ class RamDisk:
     def lock(self, path: str) -> RamLock:  # noqa: ARG002 - the protocol names a path
         return RamLock()
 
+    def location(self, path: str) -> str | None:  # noqa: ARG002 - nobody else sees this memory
+        return None
+
     def page_cache_id(self) -> str | None:
         """Return None: memory is gone with the process."""
         return None

@@ -2,7 +2,8 @@
 
 Keeps: every seq keeps its entry, every live frame its bytes. The new `.data` is durable under its
 name before the new `.idx` is renamed, so a crash leaves either pair or an `.idx` that is built
-again (see `Segment.load`).
+again (see `Segment.load`). A cold segment comes back to the hot tier by it, under the same rules: a
+start takes the hot `.data` where there is one, whatever the log says of the cold tier.
 """
 
 from topics.kernel import index_segment
@@ -10,7 +11,7 @@ from topics.kernel.layout import FLAG_DELETED, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
-from topics.storage.segments.store import DELETED_FLAG
+from topics.storage.segments.store import DELETED_FLAG, IDX_FLAGS_OFFSET, SegmentStore
 
 
 def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
@@ -33,10 +34,12 @@ def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
 class Rewrite:
     """One rewrite: `prepare` reads and writes without the lock, `finish` swaps with it."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, *, home: SegmentStore | None = None) -> None:
+        """Take a sealed segment; a cold one comes back to `home`, the hot store."""
         assert segment.sealed
-        assert segment.tier == "hot"
+        assert segment.tier == "hot" or home is not None
         self._segment = segment
+        self._home = home
         self._idx = bytearray()
 
     def prepare(self) -> None:
@@ -47,6 +50,8 @@ class Rewrite:
         idx = bytes(view.idx)
         buffer = memoryview(view.buffer)
         data = b"".join(buffer[a - view.base : b - view.base] for a, b in plan_live_frames(idx))
+        if idx[IDX_FLAGS_OFFSET - IDX_ENTRY_BYTES] & FLAG_DELETED:
+            data = data[:-1] + DELETED_FLAG  # a cold copy may not show it yet; the entries count
         self._idx, _, whole = index_segment(data, segment.first_seq)
         assert whole, "a rewrite reads only what a checkpoint has synced"
         _keep_times(self._idx, idx)
@@ -63,7 +68,17 @@ class Rewrite:
         for path in (segment.data_path, segment.idx_path):
             disk.rename(path + paths.TEMPORARY_SUFFIX, path)
             disk.sync_dir(directory)
+        if self._home is not None:
+            segment.move_to_hot(self._home)
         segment.reload()
+
+    def abandon(self) -> None:
+        """Leave the segment as it is."""
+        segment, disk = self._segment, self._segment.disk
+        segment.marked_since = None
+        for path in (segment.data_path, segment.idx_path):
+            if disk.exists(path + paths.TEMPORARY_SUFFIX):
+                disk.unlink(path + paths.TEMPORARY_SUFFIX)
 
     def _carry_over(self, indexes: list[int]) -> None:
         if not indexes:

@@ -10,7 +10,7 @@ Byte reference: docs/internals/formats/segment.md.
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from topics.errors import CorruptData, FileMissing
 from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
@@ -87,6 +87,11 @@ class Segment:
         """The cold copy does not show every delete flag yet; the hot `.idx` does."""
         self.marked_since: set[int] | None = None
         """While a rewrite runs: indexes that were deleted since it read them."""
+        self.bound_for: Literal["cold", "nowhere"] | None = None
+        """Its files are about to move or to go: who names them to others must know."""
+        self.swaps = 0
+        """Odd while a rewrite changes the files behind the names; who reads without checking
+        frames compares it before and after."""
         self._active: _ActiveFiles | None = None
         self._pair = SealedPair(self)
         self._pinned = False
@@ -142,6 +147,7 @@ class Segment:
 
     def pin(self) -> None:
         """Open both files and keep them: their names are about to change hands."""
+        self.swaps += 1
         self._pair.idx()
         self._pair.data()
         self._pinned = True
@@ -151,6 +157,7 @@ class Segment:
         self._pinned = False
         self.release()
         self.load()
+        self.swaps += 1
 
     # Growing: the checkpoint alone.
 
@@ -287,7 +294,14 @@ class Segment:
         self.marked_since = None
         self.store = store
         self.tier = "cold"
+        self.bound_for = None
         self._pair = SealedPair(self)
+
+    def move_to_hot(self, store: SegmentStore) -> None:
+        """Read the data from `store` again; `reload` follows."""
+        self.cold_stale = False
+        self.store = store
+        self.tier = "hot"
 
     def _count_deleted(self, index: int, size: int) -> None:
         self.live_records -= 1

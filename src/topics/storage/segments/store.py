@@ -29,6 +29,9 @@ class SegmentStore(Protocol):
 
     def open_data(self, topic_id: int, first_seq: int) -> DataReader: ...
 
+    def location(self, topic_id: int, first_seq: int) -> str | None:
+        """Return the URI of a segment's `.data`, None where no other process can read it."""
+
     def read_idx(self, topic_id: int, first_seq: int) -> bytes: ...
 
     def has(self, topic_id: int, first_seq: int) -> bool:
@@ -99,6 +102,9 @@ class FolderStore:
     def open_data(self, topic_id: int, first_seq: int) -> DataReader:
         path = paths.segment_data_path(topic_id, first_seq)
         return MappedData(self._disk.map(path)) if self._mapped else RangedData(self._disk, path)
+
+    def location(self, topic_id: int, first_seq: int) -> str | None:
+        return self._disk.location(paths.segment_data_path(topic_id, first_seq))
 
     def read_idx(self, topic_id: int, first_seq: int) -> bytes:
         return self._disk.read(paths.segment_idx_path(topic_id, first_seq))

@@ -48,7 +48,10 @@ class Body(Struct, frozen=True, array_like=True):
 
 
 class TopicCreate(Body, frozen=True):
-    """A topic begins: with `partitions` a partitioned one, with a `parent_id` one of its parts."""
+    """A topic begins: with `partitions` a partitioned one, with a `parent_id` one of its parts.
+
+    Without a name its id is only taken: an upload may use it.
+    """
 
     name: str
     config: dict[str, Any]
