@@ -14,6 +14,7 @@ TopicsError
 │   ├── RouterNotFound
 │   ├── RouterCycle
 │   ├── BackupExists
+│   ├── PayloadMismatch
 │   ├── GroupNotFound
 │   ├── GroupNotEmpty
 │   ├── GenerationMismatch
@@ -32,6 +33,7 @@ TopicsError
 │   ├── Throttled
 │   ├── LimitReached
 │   ├── NotReady
+│   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
 ├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
@@ -274,6 +276,19 @@ class RouterCycle(RequestError):
         )
 
 
+class PayloadMismatch(RequestError):
+    """A record does not fit the type that its reader named; `seq` is where to go on from."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        super().__init__(topic, seq, reason)
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record {self.seq} of topic {self.topic!r} does not fit its type: {self.reason}"
+
+
 class GroupNotFound(RequestError):
     """No consumer group has this name."""
 
@@ -381,6 +396,14 @@ class NotReady(RetryLater):
 
     def __str__(self) -> str:
         return f"the log is being replayed, {self.progress:.0%} done: try again soon"
+
+
+class Unreachable(RetryLater):
+    """No answer came from the server; `sent` tells that it may have done what was asked."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class Closed(RetryLater):

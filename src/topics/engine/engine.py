@@ -26,6 +26,7 @@ from topics.engine.partitions import Part, Spread, parent_state, plan_spread, su
 from topics.engine.pins import Pins
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
+from topics.engine.queues.redrive import CheckName, redrive
 from topics.engine.queues.settle import Ack, LeaseChange
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
@@ -67,6 +68,7 @@ from topics.model.queues import (
     Nacked,
     NackRequest,
     QueueState,
+    Redriven,
 )
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.segments import Manifest
@@ -108,6 +110,8 @@ class Engine:
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
         self._cold_lock = threading.Lock()
         """Held by whoever moves or drops sealed segments; taken before `_work_lock`."""
+        self._redrive_lock = threading.Lock()
+        """Held by whoever brings dead letters back; taken before any other."""
         self._closed = False
         self._dropped_ids: deque[int] = deque()
         """Deleted topics whose files wait for whoever holds `_cold_lock`."""
@@ -727,6 +731,14 @@ class Engine:
     def move_dead_letters(self) -> int:
         """Carry worn-out jobs to their dead-letter topics; return how many left their queues."""
         return self.queues.dead_letters.move_all() if self.dead_letters_due else 0
+
+    def redrive(
+        self, topic: Topic, *, to: str | None, wanted: int, check_name: CheckName
+    ) -> Redriven:
+        """Bring dead letters back to their queues; `check_name` may refuse a queue."""
+        self._check_open()
+        with self._redrive_lock:
+            return redrive(self, topic, to=to, wanted=wanted, check_name=check_name)
 
     # Work in the background; also called by hand.
 
