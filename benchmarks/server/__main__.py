@@ -18,7 +18,17 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.engine.places import data_dir
-from benchmarks.server import plot, queues, reads, routers, table, watch, writes
+from benchmarks.server import (
+    groups,
+    partitions,
+    plot,
+    queues,
+    reads,
+    routers,
+    table,
+    watch,
+    writes,
+)
 from benchmarks.server.bench import Bench, Part
 from benchmarks.server.errors import CannotMeasure
 from benchmarks.server.load import Tools
@@ -48,11 +58,13 @@ BUSY_LOAD = 0.7
 PARTS: dict[str, Callable[[Bench], Part]] = {
     **{scenario.what: partial(writes.rates, scenario=scenario) for scenario in writes.SCENARIOS},
     writes.LONE.what: writes.lone_latency,
+    partitions.WHAT: partitions.spread,
     reads.WHAT: reads.pages,
     "watch 100": partial(watch.latency, watchers=100),
     "watch 1000": partial(watch.latency, watchers=1000),
     "queue, single jobs": partial(queues.cycles, batch=1),
     "queue, 100 jobs": partial(queues.cycles, batch=100),
+    "group": groups.cycles,
     "router, single records": partial(routers.fan_out, batch=1),
     "router, batches": partial(routers.fan_out, batch=100),
 }

@@ -29,6 +29,7 @@ class HttpContender:
 
     def __init__(self, peer: Peer, *, topic: str = wire.STREAM) -> None:
         self.name = peer.name
+        self.peer = peer
         self.port = peer.port
         self.pid = peer.pid
         self.topic = topic

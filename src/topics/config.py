@@ -43,8 +43,6 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
         "TOPICS_API_KEYS": Reserved(
             "keys of the HTTP server: only here, never a flag", secret=True
         ),
-        "TOPICS_BROKER_PORT": Reserved("line protocol, to come: its port"),
-        "TOPICS_BROKER_PARTITIONS": Reserved("line protocol, to come: partitions of a new topic"),
     }
 )
 
@@ -80,6 +78,12 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     port: Annotated[int, _count("port of the HTTP server; 0: any free one", low=0, high=65_535)] = (
         4000
     )
+    broker_port: Annotated[
+        int, _count("port of the line protocol; 0: it is off", low=0, high=65_535)
+    ] = 0
+    broker_partitions: Annotated[
+        int, _count("partitions of a topic that a line creates", low=1, high=1024)
+    ] = 3
     allow_insecure_no_auth: Annotated[
         bool, Meta(description="listen beyond this machine although no key is set")
     ] = False

@@ -6,7 +6,7 @@ the whole package.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -15,13 +15,34 @@ from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig, nearest
 from topics.engine.background import Background
 from topics.engine.engine import Engine
+from topics.engine.groups.requests import build_request
 from topics.engine.request import Write, build_diff_request, build_write, read_write
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import ConfigError, TopicsError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
+from topics.model.groups import (
+    DEFAULT_SESSION_MS,
+    Assignor,
+    CommitRequest,
+    Committed,
+    GroupState,
+    Heartbeat,
+    HeartbeatRequest,
+    Joined,
+    JoinRequest,
+    LeaveRequest,
+    Polled,
+    PollRequest,
+    SeekPoint,
+    SeekRequest,
+    Sought,
+    WirePartitions,
+    WirePositions,
+)
 from topics.model.queues import (
     Acked,
     AckRequest,
@@ -92,7 +113,10 @@ class Log:
     # Topics.
 
     def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - any JSON
-        """Create a topic, or change the config of an existing one; return its state."""
+        """Create a topic, or change the config of an existing one; return its state.
+
+        With `partitions` a partitioned one, or more of them.
+        """
         self.engine.create_topic(topic, config)
         return self.engine.topic_state(topic, touch=False)
 
@@ -106,7 +130,8 @@ class Log:
 
     def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
-        return [topic.name for topic in self.engine.topics() if topic.name.startswith(prefix)]
+        both: list[Topic | Partitioned] = [*self.engine.topics(), *self.engine.partitioned()]
+        return sorted(topic.name for topic in both if topic.name.startswith(prefix))
 
     # Records.
 
@@ -121,7 +146,11 @@ class Log:
         producer_seq: int | None = None,
         create: bool = True,
     ) -> Appended:
-        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
+        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing.
+
+        To a partitioned topic, where they may have a `key`: all or nothing a partition.
+        """
+        parent = self.engine.find_partitioned(topic)
         write = build_write(
             records,
             self.engine.config,
@@ -130,12 +159,15 @@ class Log:
             producer_id=producer_id,
             producer_seq=producer_seq,
             create=create,
+            keyed=parent is not None,
         )
-        return self._append(topic, write)
+        return self._append(topic, parent, write)
 
     def append_json(self, topic: str, body: bytes) -> Appended:
         """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
-        return self._append(topic, read_write(body, self.engine.config))
+        parent = self.engine.find_partitioned(topic)
+        write = read_write(body, self.engine.config, keyed=parent is not None)
+        return self._append(topic, parent, write)
 
     def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
@@ -226,6 +258,82 @@ class Log:
         request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
         return self.engine.extend(self._existing(topic), request)
 
+    # Groups.
+
+    def join(
+        self,
+        group: str,
+        *,
+        member: str,
+        topics: Sequence[str],
+        session_ms: int = DEFAULT_SESSION_MS,
+        assignor: Assignor = "sticky",
+    ) -> Joined:
+        """Become a member of a group, which is made where there is none."""
+        fields = {"member": member, "topics": topics, "session_ms": session_ms}
+        request = build_request(JoinRequest, {**fields, "assignor": assignor})
+        return self.engine.groups.join(group, request)
+
+    def heartbeat(
+        self, group: str, *, member: str, generation: int, released: WirePartitions | None = None
+    ) -> Heartbeat:
+        """Say that a member lives, and which partitions it has given up."""
+        fields = {"member": member, "generation": generation, "released": released}
+        return self.engine.groups.heartbeat(group, build_request(HeartbeatRequest, fields))
+
+    def leave(self, group: str, *, member: str) -> bool:
+        """Leave a group; False where there was no such member."""
+        return self.engine.groups.leave(group, build_request(LeaveRequest, {"member": member})).left
+
+    def commit(
+        self,
+        group: str,
+        offsets: WirePositions,
+        *,
+        member: str | None = None,
+        generation: int | None = None,
+    ) -> Committed:
+        """Note how far a group has come; without a member as an operator."""
+        fields = {"offsets": offsets, "member": member, "generation": generation}
+        return self.engine.groups.commit(group, build_request(CommitRequest, fields))
+
+    def poll(
+        self,
+        group: str,
+        *,
+        member: str,
+        generation: int,
+        limit: int = DEFAULT_LIMIT,
+        positions: WirePositions | None = None,
+        wait_ms: int = 0,
+    ) -> Polled:
+        """Read what a member has not read yet in all its partitions."""
+        fields = {"member": member, "generation": generation, "limit": limit}
+        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
+        return self.engine.groups.poll(group, build_request(PollRequest, {**fields, **more}))
+
+    def seek(
+        self,
+        group: str,
+        *,
+        to: Literal["earliest", "latest"] | SeekPoint,
+        topics: Mapping[str, Sequence[int] | None] | None = None,
+        dry_run: bool = False,
+    ) -> Sought:
+        """Move the progress of a group that has no members."""
+        fields = {"to": to, "topics": topics, "dry_run": dry_run}
+        return self.engine.groups.seek(group, build_request(SeekRequest, fields))
+
+    def group_state(self, group: str) -> GroupState:
+        return self.engine.groups.state(group)
+
+    def groups(self) -> list[str]:
+        return self.engine.groups.names()
+
+    def drop_group(self, group: str) -> bool:
+        """Remove a group that has no members, with its progress; False where there was none."""
+        return self.engine.groups.drop(group)
+
     # Keeping.
 
     def sync(self) -> None:
@@ -264,7 +372,9 @@ class Log:
     ) -> None:
         self.close()
 
-    def _append(self, topic: str, write: Write) -> Appended:
+    def _append(self, topic: str, parent: Partitioned | None, write: Write) -> Appended:
+        if parent is not None:
+            return self.engine.append_partitioned(parent, write)
         found, created = self.engine.topic_for_write(topic, write)
         appended = self.engine.append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended

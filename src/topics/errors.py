@@ -6,12 +6,16 @@ TopicsError
 │   ├── RecordTooLarge
 │   ├── TopicNotFound
 │   ├── TopicExistsIncompatible
+│   │   ├── TopicPartitioned
 │   │   └── TopicRecreated
 │   ├── TopicNotEmpty
 │   ├── TopicFull
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── GroupNotFound
+│   ├── GroupNotEmpty
+│   ├── GenerationMismatch
 │   ├── PinNotFound
 │   ├── UploadNotFound
 │   └── HttpRefused          the request itself, not what it asks of a topic
@@ -34,6 +38,7 @@ TopicsError
 │   ├── DataLoss
 │   ├── BadRow
 │   └── ServerRefused
+├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
     │   ├── DiskFull
@@ -98,6 +103,26 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class TopicPartitioned(TopicExistsIncompatible):
+    """The topic has partitions: it has no seqs of its own, they have."""
+
+    def __init__(self, topic: str, partitions: list[str]) -> None:
+        super().__init__(topic)
+        self.args = (topic, partitions)  # they rebuild the error when it is unpickled
+        self.topic = topic
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} has {len(self.partitions)} partitions: read them one by one, "
+            "or all of them with a group"
+        )
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"topic": self.topic, "partitions": self.partitions}
 
 
 class TopicRecreated(TopicExistsIncompatible):
@@ -247,6 +272,53 @@ class RouterCycle(RequestError):
         )
 
 
+class GroupNotFound(RequestError):
+    """No consumer group has this name."""
+
+    code = "group_not_found"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} does not exist"
+
+
+class GroupNotEmpty(RequestError):
+    """What was asked is allowed only while a group has no members."""
+
+    code = "group_not_empty"
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} has members: they must leave first"
+
+
+class GenerationMismatch(RequestError):
+    """Whoever asked does not know who owns what in the group now, or is no member of it.
+
+    `generation` is the group's now: a heartbeat, or for an unknown member a join, brings it.
+    """
+
+    code = "generation_mismatch"
+
+    def __init__(self, message: str, generation: int) -> None:
+        super().__init__(message, generation)
+        self.message = message
+        self.generation = generation
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"generation": self.generation}
+
+
 class PinNotFound(RequestError):
     """No pin has this id: it ran out, was released, or belongs to another key."""
 
@@ -313,6 +385,25 @@ class Closed(RetryLater):
     """The log is closed or closing."""
 
     code = "shutting_down"
+
+
+class PartlyWritten(TopicsError):
+    """Some partitions took their part of a write, and others did not, because of `cause`.
+
+    With the same idempotency key a repeat writes the rest and nothing twice.
+    """
+
+    def __init__(
+        self, cause: TopicsError, placements: list[dict[str, object]], failed: list[int]
+    ) -> None:
+        super().__init__(cause, placements, failed)
+        self.cause = cause
+        self.placements = placements
+        self.failed = failed
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.failed))
+        return f"{self.cause}; partitions {names} did not get their part of the write"
 
 
 class ConfigError(TopicsError):

@@ -23,6 +23,12 @@ MAX_WAIT_MS: Final = 30_000
 DEFAULT_BATCH_BYTES: Final = 1 * MIB  # byte budget of one read
 MAX_BATCH_BYTES: Final = 8 * MIB
 MAX_NAME_CHARS: Final = 255
+MAX_PARTITIONS: Final = 1024
+MAX_KEY_BYTES: Final = 256
+MIN_SESSION_MS: Final = 1_000  # of a member of a consumer group
+MAX_SESSION_MS: Final = 300_000
+MAX_GROUP_TOPICS: Final = 256  # topics that one member subscribes to
+MAX_GROUP_PARTITIONS: Final = 10_000  # of all topics that a join brings into a group
 MAX_PIN_MS: Final = 600_000
 MAX_PINS: Final = 1_000  # of all keys together
 MAX_UPLOADS: Final = 100
@@ -32,6 +38,7 @@ MAX_RANGE_BYTES: Final = 64 * MIB
 
 TOPIC_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$"
 ROUTER_NAME_PATTERN: Final = "^[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}$"
+GROUP_NAME_PATTERN: Final = TOPIC_NAME_PATTERN
 _TOPIC_NAME = re.compile(TOPIC_NAME_PATTERN[1:-1])
 _ROUTER_NAME = re.compile(ROUTER_NAME_PATTERN[1:-1])
 
@@ -62,6 +69,12 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     max_topics: Annotated[int, _count("topics; 0: unlimited", low=0, high=NO_CEILING)] = 100_000
     max_routers: Annotated[int, _count("routers; 0: unlimited", low=0, high=NO_CEILING)] = 10_000
+    max_groups: Annotated[int, _count("consumer groups; 0: unlimited", low=0, high=NO_CEILING)] = (
+        10_000
+    )
+    max_group_members: Annotated[
+        int, _count("members of one consumer group; 0: unlimited", low=0, high=NO_CEILING)
+    ] = 256
     max_watch_sessions: Annotated[
         int, _count("watch sessions; 0: unlimited", low=0, high=NO_CEILING)
     ] = 10_000
@@ -90,6 +103,13 @@ def check_router_name(name: object) -> str:
     """Give the name back if a router may be called so: like a topic, and `>` is allowed."""
     if not isinstance(name, str) or _ROUTER_NAME.fullmatch(name) is None:
         raise RequestError(_name_message("router", name, extra=" >"))
+    return name
+
+
+def check_group_name(name: object) -> str:
+    """Give the name back if a consumer group may be called so: like a topic."""
+    if not isinstance(name, str) or _TOPIC_NAME.fullmatch(name) is None:
+        raise RequestError(_name_message("group", name, extra=""))
     return name
 
 

@@ -33,6 +33,14 @@ PATHS = {
     "/v0/uploads/{upload}/attach",
     "/v0/routers",
     "/v0/routers/{router}",
+    "/v0/groups",
+    "/v0/groups/{group}",
+    "/v0/groups/{group}/join",
+    "/v0/groups/{group}/heartbeat",
+    "/v0/groups/{group}/leave",
+    "/v0/groups/{group}/commit",
+    "/v0/groups/{group}/poll",
+    "/v0/groups/{group}/seek",
     "/v0/watch",
     "/v0/watch/{wid}",
     "/v0/health",
@@ -78,7 +86,18 @@ def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:
     topics = body.get("topics")
     starts = list(topics.values()) if isinstance(topics, dict) else []
     turned = any(map(is_turned, [body, *starts]))
-    return same_ends or own_letters or turned or len({len(found) for found in lists}) > 1
+    unequal = len({len(found) for found in lists}) > 1
+    return same_ends or own_letters or turned or unequal or is_beyond_a_head(body)
+
+
+def is_beyond_a_head(body: dict[str, Any]) -> bool:
+    """Tell of places in topics that may not reach so far, and of half of a pair."""
+    pair = (body.get("member"), body.get("generation"))
+    offsets, to = body.get("offsets"), body.get("to")
+    by_operator = bool(offsets) and body.get("member") is None
+    half = "offsets" in body and pair.count(None) == 1
+    place = isinstance(to, dict) and (to.get("seq") is not None or to.get("ts") is None)
+    return by_operator or half or place or bool(body.get("topics") and "to" in body)
 
 
 def is_turned(window: object) -> bool:

@@ -220,3 +220,22 @@ def test_a_pin_of_one_key_is_nothing_to_another(tmp_path: Path) -> None:
                 refused(other.delete(path), 404, "not_found")
             ok(one.post(path, json={"pin_ms": MINUTE_MS}))
             ok(one.delete(path))
+
+
+def test_a_partitioned_topic_is_read_partition_by_partition(http1: Api) -> None:
+    topic = fresh("parts")
+    http1.create(topic, partitions=2)
+    for response in (
+        http1.get(f"topics/{topic}/segments"),
+        http1.get(f"topics/{topic}/range"),
+        http1.post(f"topics/{topic}/compact"),
+    ):
+        detail = refused(response, 409, "topic_exists_incompatible")
+        assert detail["partitions"] == [f"{topic}-0", f"{topic}-1"]
+    for partition in (f"{topic}-0", f"{topic}-1"):
+        assert ok(http1.get(f"topics/{partition}/segments"))["head_seq"] == 0
+        assert frames(http1, partition).parts == ()
+    refused(http1.post("uploads", {"topic": topic}), 409, "topic_exists_incompatible")
+    refused(http1.post("uploads", {"topic": f"{topic}-9"}), 409, "topic_exists_incompatible")
+    body = {"topic": fresh(), "config": {"partitions": 2}}
+    refused(http1.post("uploads", body), 400, "invalid_request")

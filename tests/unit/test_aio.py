@@ -14,6 +14,7 @@ from topics.embedded import Log
 from topics.errors import (
     Closed,
     DiskFailed,
+    GenerationMismatch,
     RequestError,
     ShardReadOnly,
     Throttled,
@@ -321,5 +322,40 @@ def test_every_claimer_of_a_crowded_window_is_answered(tmp_path: Path) -> None:
         claims = [log.claim("q", node=f"w{n}") for n in range(60)]
         claimed = await asyncio.wait_for(asyncio.gather(*claims), timeout=10)
         assert sorted(lease.seq for one in claimed for lease in one.leases) == list(range(1, 61))
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_groups_are_awaited_like_everything_else(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.append("a", [{"data": n} for n in range(5)])
+        joined = await log.join("g", member="m", topics=["a"])
+        generation = joined.generation
+        polled = await log.poll("g", member="m", generation=generation, limit=3)
+        assert polled.positions == {"a": {0: 3}}
+        commits = [
+            log.commit("g", {"a": {0: seq}}, member="m", generation=generation) for seq in (1, 2, 3)
+        ]
+        done = await asyncio.gather(*commits)
+        assert [commit.committed["a"][0] for commit in done] == [1, 2, 3]
+        rest = await log.poll("g", member="m", generation=generation, wait_ms=10_000)
+        assert [record.seq for batch in rest.batches for record in batch.records] == [4, 5]
+        waiting = asyncio.create_task(
+            log.poll("g", member="m", generation=generation, wait_ms=10_000)
+        )
+        await log.append("a", [{"data": "news"}])
+        assert (await waiting).count == 1
+        beat = await log.heartbeat("g", member="m", generation=generation)
+        assert beat.assigned == {"a": [0]}
+        assert (await log.group_state("g")).lag_total == 3
+        with pytest.raises(GenerationMismatch):
+            await log.commit("g", {"a": {0: 6}})
+        assert await log.leave("g", member="m")
+        assert not await log.leave("g", member="m")
+        sought = await log.seek("g", to="latest")
+        assert [move.to for move in sought.moves] == [6]
+        assert log.groups() == ["g"]
+        assert await log.drop_group("g")
+        assert not await log.drop_group("g")
 
     run_with_log(tmp_path, scenario)

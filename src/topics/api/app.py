@@ -38,7 +38,7 @@ from topics.errors import (
     TopicsError,
     UnsupportedMediaType,
 )
-from topics.limits import check_router_name, check_topic_name
+from topics.limits import check_group_name, check_router_name, check_topic_name
 
 if TYPE_CHECKING:
     from topics.engine.engine import Engine
@@ -303,6 +303,8 @@ def _check_name(head: Head) -> None:
         caller.check_name(check_topic_name(head.name))
     elif route.names_router:
         caller.check_name(check_router_name(head.name))
+    elif route.names_group:
+        caller.check_name(check_group_name(head.name))
 
 
 def _check_media_type(head: Head) -> None:

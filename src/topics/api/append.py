@@ -10,11 +10,12 @@ import msgspec
 
 from topics.aio import Gathered, may_gather
 from topics.api.exchange import Exchange
+from topics.api.partitions import append_partitioned
 from topics.engine.append import Append
 from topics.engine.request import NO_OPTIONS, Write, check_options, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
-from topics.errors import Throttled, TopicNotFound, TopicsError
+from topics.errors import Throttled, TopicNotFound, TopicPartitioned, TopicsError
 from topics.model.append import Appended
 from topics.storage.wal.group_commit import Commitment
 
@@ -26,11 +27,16 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     log = app.ready_log
     if exchange.head.query:
         exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
-    write = read_write(exchange.body, app.config)
+    topic = log.log.engine.find_topic(exchange.name)
+    parent = None if topic is not None else log.log.engine.find_partitioned(exchange.name)
+    write = read_write(exchange.body, app.config, keyed=parent is not None)
     key = exchange.head.headers.get("idempotency-key")
     if key:
         write = _with_key(write, key)
-    topic = log.log.engine.find_topic(exchange.name)
+    if parent is not None:
+        spread = log.log.engine.plan_spread(parent, write)
+        append_partitioned(app, exchange, spread, write)
+        return None
     if topic is None:
         return _append_and_create(app, exchange, write)
     if may_gather(topic, write) and app.parking.is_empty:
@@ -115,7 +121,11 @@ def _park_gathered(items: Gathered) -> None:
 
 async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> None:
     exchange.caller.check_config(write.config)
-    topic, created = await app.ready_log.topic_for_write(exchange.name, write)
+    try:
+        topic, created = await app.ready_log.topic_for_write(exchange.name, write)
+    except TopicPartitioned:
+        append(app, exchange)  # it was made meanwhile, and reads the body in another way
+        return
     _submit(app, exchange, topic, write, created=created)
 
 

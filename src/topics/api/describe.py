@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from topics.limits import (
     DEFAULT_RANGE_BYTES,
+    GROUP_NAME_PATTERN,
     MAX_IDEMPOTENCY_KEY_CHARS,
     MAX_PIN_MS,
     NO_CEILING,
@@ -21,7 +22,25 @@ from topics.model.compact import CompactBody, CompactReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
 from topics.model.frames import MEDIA_TYPE as FRAMES
+from topics.model.groups import (
+    CommitReply,
+    CommitRequest,
+    GroupDeleteReply,
+    GroupListReply,
+    GroupReply,
+    HeartbeatReply,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    LeaveReply,
+    LeaveRequest,
+    PollReply,
+    PollRequest,
+    SeekReply,
+    SeekRequest,
+)
 from topics.model.health import HealthReply, ReadyReply
+from topics.model.partitions import TopicPutBody
 from topics.model.queues import (
     AckReply,
     AckRequest,
@@ -41,7 +60,6 @@ from topics.model.routers import (
 )
 from topics.model.segments import ManifestReply, PinBody, PinDeleteReply, PinReply
 from topics.model.tickets import TicketReply
-from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicDeleteReply, TopicListReply, TopicPutReply, TopicReply
 from topics.model.uploads import (
     AttachBody,
@@ -78,6 +96,7 @@ _CURSOR = "^YWZ0ZXI6([A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]
 PARAMETERS: Mapping[str, Schema] = {
     "topic": {"type": "string", "pattern": TOPIC_NAME_PATTERN},
     "router": {"type": "string", "pattern": ROUTER_NAME_PATTERN},
+    "group": {"type": "string", "pattern": GROUP_NAME_PATTERN},
     "wid": {"type": "string"},
     "prefix": {"type": "string"},
     "source": {"type": "string"},
@@ -122,7 +141,7 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "PUT /v0/topics/:topic": Description(
         summary="Create a topic, or change its config",
-        takes=TopicConfig,
+        takes=TopicPutBody,
         gives=TopicPutReply,
         statuses=(200, 201),
         refusals=(409,),
@@ -143,13 +162,13 @@ DESCRIPTIONS: Mapping[str, Description] = {
         statuses=(200, 201),
         query=("return_seqs",),
         headers=("Idempotency-Key",),
-        refusals=(422,),
+        refusals=(409, 422),
     ),
     "POST /v0/topics/:topic/diff": Description(
-        summary="Read what comes after a seq", takes=DiffBody, gives=DiffReply
+        summary="Read what comes after a seq", takes=DiffBody, gives=DiffReply, refusals=(409,)
     ),
     "POST /v0/topics/:topic/delete": Description(
-        summary="Delete records for good", takes=_DELETE, gives=DeleteReply
+        summary="Delete records for good", takes=_DELETE, gives=DeleteReply, refusals=(409,)
     ),
     "POST /v0/topics/:topic/claim": Description(
         summary="Take jobs out of a queue",
@@ -225,6 +244,50 @@ DESCRIPTIONS: Mapping[str, Description] = {
     "GET /v0/routers/:router": Description(summary="Look at a router", gives=RouterReply),
     "DELETE /v0/routers/:router": Description(
         summary="Delete a router; the copies stay", gives=RouterDeleteReply
+    ),
+    "GET /v0/groups": Description(
+        summary="List consumer groups by name", gives=GroupListReply, query=_PAGES
+    ),
+    "GET /v0/groups/:group": Description(
+        summary="Look at a consumer group: members, progress, lag", gives=GroupReply
+    ),
+    "DELETE /v0/groups/:group": Description(
+        summary="Delete a consumer group that has no members",
+        gives=GroupDeleteReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/join": Description(
+        summary="Become a member, or say which topics one wants now",
+        takes=JoinRequest,
+        gives=JoinReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/heartbeat": Description(
+        summary="Say that a member lives, and what it has given up",
+        takes=HeartbeatRequest,
+        gives=HeartbeatReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/leave": Description(
+        summary="Leave a group", takes=LeaveRequest, gives=LeaveReply
+    ),
+    "POST /v0/groups/:group/commit": Description(
+        summary="Note how far a group has come",
+        takes=CommitRequest,
+        gives=CommitReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/poll": Description(
+        summary="Read all partitions of a member",
+        takes=PollRequest,
+        gives=PollReply,
+        refusals=(409,),
+    ),
+    "POST /v0/groups/:group/seek": Description(
+        summary="Move the progress of a group that has no members",
+        takes=SeekRequest,
+        gives=SeekReply,
+        refusals=(409,),
     ),
     "POST /v0/watch": Description(
         summary="Make a watch over topics",

@@ -7,6 +7,7 @@ from topics.errors import (
     LimitReached,
     MethodNotAllowed,
     NotReady,
+    PartlyWritten,
     RetryLater,
     RouterCycle,
     StorageError,
@@ -23,6 +24,7 @@ STATUS_OF_CODE = {
     "forbidden": 403,
     "topic_not_found": 404,
     "router_not_found": 404,
+    "group_not_found": 404,
     "not_found": 404,
     "method_not_allowed": 405,
     "not_acceptable": 406,
@@ -31,6 +33,8 @@ STATUS_OF_CODE = {
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "not_a_queue": 409,
+    "group_not_empty": 409,
+    "generation_mismatch": 409,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "topic_full": 422,
@@ -44,11 +48,14 @@ RETRY_AFTER_S = 1
 
 def describe_error(error: TopicsError) -> tuple[int, dict[str, object]]:
     """Return the status and the value of `error` in the body."""
-    fields: dict[str, object] = {"code": error.code, "message": str(error)}
-    detail = _detail(error)
+    told = error.cause if isinstance(error, PartlyWritten) else error
+    fields: dict[str, object] = {"code": told.code, "message": str(error)}
+    detail = _detail(told)
+    if isinstance(error, PartlyWritten):
+        detail |= {"placements": error.placements, "failed": error.failed}
     if detail:
         fields["detail"] = detail
-    return STATUS_OF_CODE[error.code], fields
+    return STATUS_OF_CODE[told.code], fields
 
 
 def encode_error(error: TopicsError, *, total_ms: float = 0.0) -> tuple[int, bytes, bytes]:
@@ -82,6 +89,8 @@ def _detail(error: TopicsError) -> dict[str, object]:
 
 
 def _headers(error: TopicsError, status: int) -> bytes:
+    if isinstance(error, PartlyWritten):
+        error = error.cause
     if isinstance(error, MethodNotAllowed):
         return b"Allow: " + ", ".join(error.allowed).encode() + b"\r\n"
     if status == 401:

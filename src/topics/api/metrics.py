@@ -86,6 +86,7 @@ def _of_engine(engine: Engine, caller: Caller) -> list[Family]:
         *_of_queues(engine, topics),
         gauge("topics_pins", "held by readers of files", len(engine.pins)),
         *_of_routers(engine, caller),
+        *_of_groups(engine, caller),
         *_of_each_topic(engine, caller),
     ]
 
@@ -159,6 +160,23 @@ def _of_routers(engine: Engine, caller: Caller) -> Iterator[Family]:
     totals = [({"router": state.router}, state.forwarded_total) for state in seen]
     yield Family("topics_router_lag", "gauge", "source records not looked at yet", lags)
     yield Family("topics_router_forwarded_total", "counter", "copies made", totals)
+
+
+def _of_groups(engine: Engine, caller: Caller) -> Iterator[Family]:
+    names = engine.groups.names()
+    yield gauge("topics_groups", "consumer groups", len(names))
+    lags: list[tuple[dict[str, str], float]] = []
+    for name in filter(caller.sees, names):
+        lags += [
+            ({"group": name, "topic": p.topic, "partition": str(p.partition)}, p.lag)
+            for p in engine.groups.progress(name)
+            if caller.sees(p.topic)
+        ]
+        if len(lags) >= MAX_NAMED:
+            break
+    yield Family(
+        "topics_group_lag", "gauge", "records not committed by a group yet", lags[:MAX_NAMED]
+    )
 
 
 def _of_each_topic(engine: Engine, caller: Caller) -> Iterator[Family]:

@@ -11,6 +11,7 @@ from topics.api import (
     diff,
     docs_page,
     frames,
+    groups,
     health,
     metrics,
     openapi,
@@ -38,8 +39,8 @@ class Route:
     """One method of one path."""
 
     __slots__ = (
-        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_router",
-        "names_topic", "needs_log", "path", "scopes",
+        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_group",
+        "names_router", "names_topic", "needs_log", "path", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,7 @@ class Route:
         self.needs_log = not {"open", "probe", "early"} & set(kinds)
         self.names_topic = ":topic" in path
         self.names_router = ":router" in path
+        self.names_group = ":group" in path
 
 
 def _unread(app: "App", exchange: Exchange) -> None:
@@ -91,6 +93,15 @@ ROUTES = (
     Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),
     Route("GET", "/v0/routers/:router", routers.get_router, READ),
     Route("DELETE", "/v0/routers/:router", routers.delete_router, DELETE),
+    Route("GET", "/v0/groups", groups.list_groups, READ),
+    Route("GET", "/v0/groups/:group", groups.get_group, READ),
+    Route("DELETE", "/v0/groups/:group", groups.delete_group, ADMIN),
+    Route("POST", "/v0/groups/:group/join", groups.join, READ),
+    Route("POST", "/v0/groups/:group/heartbeat", groups.heartbeat, READ),
+    Route("POST", "/v0/groups/:group/leave", groups.leave, READ),
+    Route("POST", "/v0/groups/:group/commit", groups.commit, READ),
+    Route("POST", "/v0/groups/:group/poll", groups.poll, READ, "waits"),
+    Route("POST", "/v0/groups/:group/seek", groups.seek, ADMIN),
     Route("POST", "/v0/watch", watch.create, READ),
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),

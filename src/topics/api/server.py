@@ -9,6 +9,7 @@ import ipaddress
 import signal
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from topics.aio import AsyncLog
 from topics.api.app import App
@@ -24,6 +25,18 @@ from topics.storage.disk.disk import Disk
 
 SWEEP_S = 0.25
 BACKLOG = 4096
+
+
+class Face(Protocol):
+    """Another way to the same log, which lives and ends with the server."""
+
+    async def listen(self) -> None:
+        """Take what can be refused, before the log is replayed."""
+
+    async def open(self, log: AsyncLog) -> None: ...
+
+    async def close(self) -> None:
+        """Answer what was asked and let go of the log."""
 
 
 class Server:
@@ -50,6 +63,7 @@ class Server:
             request_log=self.request_log,
         )
         self._config = config
+        self.faces: list[Face] = []
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -80,6 +94,8 @@ class Server:
                 f"{error.strerror or error}"
             ) from error
         self._sweep = loop.call_later(SWEEP_S, self._sweep_once)
+        for face in self.faces:
+            await face.listen()
 
     async def open_log(self) -> None:
         """Replay the log, then serve it."""
@@ -90,6 +106,8 @@ class Server:
 
         log = await AsyncLog.open(config=self._config, disk=self._disk, progress=progress)
         watches = await log.run(partial(load_watches, log.log.engine.disk))
+        for face in self.faces:  # before this one says that it is ready
+            await face.open(log)
         app.open(log)
         app.watches.restore(watches)
 
@@ -98,7 +116,7 @@ class Server:
         self.app.stopping = True
         if self._listener is not None:
             self._listener.close()
-        await self.app.drain()
+        await asyncio.gather(self.app.drain(), *(face.close() for face in self.faces))
         if self._sweep is not None:
             self._sweep.cancel()
         if self.app.log is not None:
@@ -154,10 +172,12 @@ async def serve(
     write_log: Callable[[str], None],
     on_listening: Callable[[Server], None],
     on_ready: Callable[[Server], None],
+    add_faces: Callable[[Server], None] = lambda _: None,
     disk: Disk | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT."""
     server = Server(config, keyring, write_log=write_log, disk=disk)
+    add_faces(server)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

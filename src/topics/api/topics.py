@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import RequestError
 from topics.model.topics import TopicState
@@ -23,16 +24,18 @@ async def put_topic(app: "App", exchange: Exchange) -> None:
     changes = exchange.decode(_DECODE)
     exchange.caller.check_config(changes)
     created = await app.ready_log.put_topic(exchange.name, changes)
-    config = app.engine.topic(exchange.name).config
-    exchange.reply_json(
-        {"topic": exchange.name, "created": created, "config": config},
-        status=201 if created else 200,
-    )
+    reply: dict[str, object] = {"topic": exchange.name, "created": created}
+    parent = app.engine.find_partitioned(exchange.name)
+    if parent is not None:
+        reply["partitions"] = len(parent.partitions)
+    reply["config"] = (parent or app.engine.topic(exchange.name)).config
+    exchange.reply_json(reply, status=201 if created else 200)
 
 
 def get_topic(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     touch = exchange.flag("touch", default=True)
-    if app.engine.must_forward(app.engine.topic(exchange.name)):
+    topics = app.engine.partitions_of(exchange.name)
+    if any(map(app.engine.must_forward, topics)):
         return _get_aside(app, exchange, touch=touch)
     exchange.reply_json(_shown(app, app.engine.topic_state(exchange.name, touch=touch)))
     return None
@@ -56,13 +59,14 @@ def list_topics(app: "App", exchange: Exchange) -> None:
     page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
     exchange.flag("touch", default=True)  # checked; a list never counts as a read
     prefix = parameters.get("prefix", "")
-    names = [
+    both: list[Topic | Partitioned] = [*app.engine.topics(), *app.engine.partitioned()]
+    names = sorted(
         topic.name
-        for topic in app.engine.topics()
+        for topic in both
         if topic.name.startswith(prefix) and exchange.caller.sees(topic.name)
-    ]
+    )
     page, next_cursor = cut_page(names, cursor=parameters.get("cursor"), page_size=page_size)
-    shown = [_listed(app, topic) for name in page if (topic := app.engine.find_topic(name))]
+    shown = [listed for name in page if (listed := _find_listed(app, name))]
     reply: dict[str, object] = {"topics": shown}
     if next_cursor is not None:
         reply["next_cursor"] = next_cursor
@@ -98,8 +102,33 @@ def _shown(app: "App", state: TopicState) -> dict[str, object]:
     shown = msgspec.structs.asdict(state)
     if state.queue is None:
         del shown["queue"]
-    shown["effective_priority"] = app.effective_priority(app.engine.topic(state.topic))
+    if state.partitions is None:
+        del shown["partitions"]
+    topics = app.engine.partitions_of(state.topic)
+    shown["effective_priority"] = max(map(app.effective_priority, topics), default=0)
     return shown
+
+
+def _find_listed(app: "App", name: str) -> dict[str, object] | None:
+    topic, parent = app.engine.find_topic(name), app.engine.find_partitioned(name)
+    if topic is not None:
+        return _listed(app, topic)
+    return None if parent is None else _listed_parent(app, parent)
+
+
+def _listed_parent(app: "App", parent: Partitioned) -> dict[str, object]:
+    """Return the sums; a parent has no seqs of its own."""
+    topics = parent.partitions
+    return {
+        "topic": parent.name,
+        "head_seq": sum(topic.head_seq for topic in topics),
+        "earliest_seq": 0,
+        "count": sum(topic.live_records for topic in topics),
+        "bytes": sum(topic.live_bytes for topic in topics),
+        "durable": parent.config.durable,
+        "effective_priority": max(map(app.effective_priority, topics), default=0),
+        "partitions": len(topics),
+    }
 
 
 def _listed(app: "App", topic: Topic) -> dict[str, object]:

@@ -11,6 +11,7 @@ from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
 from topics.engine.diff import DiffRequest
 from topics.engine.seek import seq_at
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
@@ -111,6 +112,7 @@ def _new_watcher(
         buffer_bytes=app.config.stream_buffer_bytes,
         max_places=app.config.max_watch_topics,
         patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
+        names=[name for name in starts if not name.endswith(WILDCARD)],
         windows={name: start.window for name, start in starts.items()},
     )
 
@@ -151,11 +153,24 @@ def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart])
 def _add_named(
     app: "App", watcher: Watcher, name: str, start: WatchStart, *, lenient: bool
 ) -> None:
-    topic = app.engine.find_topic(name)
+    topic, parent = app.engine.find_topic(name), app.engine.find_partitioned(name)
     if topic is not None:
         watcher.add(topic, _start_seq(topic, start))
+    elif parent is not None:
+        _add_partitions(watcher, parent, start)
     elif not lenient:
         raise TopicNotFound(name)
+
+
+def _add_partitions(watcher: Watcher, parent: Partitioned, start: WatchStart) -> None:
+    if start.from_seq and not start.tail:
+        raise RequestError(
+            f"topic {parent.name!r} has partitions and no seqs of its own: start at 0 or at the "
+            "tail, or name the partitions"
+        )
+    for topic in parent.partitions:
+        if topic.name not in watcher.places:
+            watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 
 def _start_seq(topic: Topic, start: WatchStart) -> int:

@@ -12,6 +12,7 @@ import msgspec
 from topics.api.auth import Caller
 from topics.api.error_response import describe_error
 from topics.api.watch import build_watcher, describe_places
+from topics.engine.partitions import Spread
 from topics.engine.request import Write, read_write
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import WebSocketMessages
@@ -133,8 +134,12 @@ class WebSocketOps:
         self._caller.check_scopes(_WRITE if op.config is None else _PUBLISH_CONFIG)
         self._caller.check_name(op.topic)
         self._caller.check_config(op.config or {})
-        write = read_write(raw, self._app.config)
         topic = self._app.engine.find_topic(op.topic)
+        parent = None if topic is not None else self._app.engine.find_partitioned(op.topic)
+        write = read_write(raw, self._app.config, keyed=parent is not None)
+        if parent is not None:
+            self._submit_spread(op, self._app.engine.plan_spread(parent, write))
+            return None
         if topic is None:
             return self._create_and_publish(op, write)
         self._submit(op, topic, write, created=False)
@@ -163,10 +168,29 @@ class WebSocketOps:
             else:
                 assert isinstance(ticket.answer, Appended)
                 fields = msgspec.structs.asdict(ticket.answer)
+                del fields["placements"], fields["places"]
                 self._reply("ack", op, {**fields, "created": created, "seqs": ticket.answer.seqs})
             self._peer.on_settled()
 
         waiter.tell(ticket, done)
+
+    def _submit_spread(self, op: ClientOp, spread: Spread) -> None:
+        self.under_way += 1
+
+        def done(spread: Spread) -> None:
+            self.under_way -= 1
+            try:
+                appended = spread.answer()
+                fields = msgspec.structs.asdict(appended)
+                for name in ("first_seq", "last_seq", "head_seq", "places"):
+                    del fields[name]
+                self._reply("ack", op, {**fields, "seqs": appended.placed})
+            except TopicsError as error:
+                self._fail(op, error)
+            self._peer.on_settled()
+
+        spread.on_done = done
+        self._app.ready_log.submit_parts(spread, spread.parts)
 
     def _drop(self, name: str) -> bool:
         """End what is named, a topic or a pattern; tell whether there was such."""

@@ -3,6 +3,7 @@
 import typer
 
 from topics.cli.config import show_config
+from topics.cli.import_broker import run_import_broker
 from topics.cli.inspect import run_inspect
 from topics.cli.repair import run_repair
 from topics.cli.serve import run_serve
@@ -23,5 +24,6 @@ app.command("serve")(run_serve)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)
+app.command("import-broker")(run_import_broker)
 app.command("version")(show_version)
 config_app.command("show")(show_config)

@@ -95,9 +95,26 @@ def _print(report: InspectReport) -> None:
     _print_table("topics", (*columns, *more), [_topic_row(topic) for topic in report.topics])
     for topic in report.topics:
         _print_topic(topic)
+    if report.partitioned:
+        head = ("id", "topic", "partitions", "found")
+        _print_table("partitioned topics", head, _parent_rows(report))
+    if report.groups:
+        _print_table("groups", ("group", "generation", "members", "committed"), _group_rows(report))
     if report.unknown_topic_ids:
         ids = ", ".join(map(str, report.unknown_topic_ids))
         say(f"topics that nothing names: {ids}: run topics verify")
+
+
+def _parent_rows(report: InspectReport) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(parent.topic_id),
+            parent.name,
+            " → ".join(map(str, parent.counts)),
+            str(parent.found),
+        )
+        for parent in report.partitioned
+    ]
 
 
 def _how_it_stopped(report: InspectReport) -> str:
@@ -129,6 +146,18 @@ def _log_rows(report: InspectReport) -> list[tuple[str, ...]]:
             format_size(shard.at_risk_bytes),
         )
         for shard in report.shards
+    ]
+
+
+def _group_rows(report: InspectReport) -> list[tuple[str, ...]]:
+    return [
+        (
+            found.group,
+            str(found.generation),
+            ", ".join(found.members),
+            ", ".join(f"{topic}/{number}: {seq}" for topic, number, _, seq in found.committed),
+        )
+        for found in report.groups
     ]
 
 

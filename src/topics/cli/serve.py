@@ -4,13 +4,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from topics.cli.settings import with_settings
-from topics.config import LoadedConfig
-from topics.errors import ConfigError
+from topics.clock import SystemClock
+from topics.config import LoadedConfig, ServerConfig
+from topics.errors import ConfigError, TopicsError
+
+if TYPE_CHECKING:
+    from topics.api.auth import Keyring
+    from topics.api.server import Server
 
 
 @with_settings
@@ -32,6 +38,8 @@ def run_serve(loaded: LoadedConfig) -> None:
 
     def on_listening(server: Server) -> None:
         typer.echo(f"topics listens on {server.url}")
+        if config.broker_port:
+            typer.echo(f"  lines  {config.host}:{config.broker_port}")
         typer.echo(f"  data   {config.data_dir}")
         typer.echo(f"  docs   {server.url}/docs")
         if keyring.is_open:
@@ -48,8 +56,28 @@ def run_serve(loaded: LoadedConfig) -> None:
         sys.stderr.write(line)
         sys.stderr.flush()
 
-    _run(serve(config, keyring, write_log=write_log, on_listening=on_listening, on_ready=on_ready))
+    serving = serve(
+        config,
+        keyring,
+        write_log=write_log,
+        on_listening=on_listening,
+        on_ready=on_ready,
+        add_faces=partial(_add_broker, config, keyring),
+    )
+    _run(serving)
     typer.echo("stopped cleanly")
+
+
+def _add_broker(config: ServerConfig, keyring: "Keyring", server: "Server") -> None:
+    """Let the server speak the line protocol, too, if it has a port."""
+    if not config.broker_port:
+        return
+    from topics.broker.listener import BrokerListener  # noqa: PLC0415 - as the server's
+
+    def report(error: TopicsError) -> None:
+        server.request_log.event("line_failed", level="error", code=error.code, message=str(error))
+
+    server.faces.append(BrokerListener(config, keyring, clock=SystemClock(), report=report))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -228,14 +228,18 @@ def submit_append(
 def merge_batches(batches: Sequence[Batch]) -> Batch:
     """Make one batch of several writes of one turn; each stays whole or not at all on the log."""
     frames = bytearray().join([batch.frames for batch in batches])
+    idx = bytearray()
     base = 0
     for batch in batches:
+        entries = batch.idx
         if base:
-            shift_idx(batch.idx, base)
+            entries = entries[:]  # refused, each is tried again by itself
+            shift_idx(entries, base)
+        idx += entries
         base += len(batch.frames)
     return Batch(
         frames=frames,
-        idx=bytearray().join([batch.idx for batch in batches]),
+        idx=idx,
         count=sum([batch.count for batch in batches]),
         payload_bytes=sum([batch.payload_bytes for batch in batches]),
         envelope={},

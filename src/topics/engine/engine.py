@@ -19,6 +19,8 @@ from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff
 from topics.engine.frames import FramesRequest, read_frames
+from topics.engine.groups.groups import Groups
+from topics.engine.partitions import Part, Spread, parent_state, plan_spread, submit_parts
 from topics.engine.pins import Pins
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
@@ -32,6 +34,7 @@ from topics.engine.segments import read_manifest
 from topics.engine.shard import Shard
 from topics.engine.snapshot import capture
 from topics.engine.stores import Stores
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.engine.uploads import Uploads
@@ -44,6 +47,7 @@ from topics.errors import (
     Throttled,
     TopicNotFound,
     TopicRecreated,
+    TopicsError,
 )
 from topics.model.append import Appended
 from topics.model.compact import COMPACT_SEGMENTS, Compacted
@@ -133,11 +137,22 @@ class Engine:
         )
         self._tail_share = self.config.tail_cache_bytes // len(self.shards)
         self._open_routers(found)
+        self.groups = Groups(
+            found.groups,
+            self.shards[0],
+            self.config,
+            clock=self.clock,
+            partitions_of=self.partitions_of,
+            read=self.diff,
+            must_forward=self.must_forward,
+            seq_at=self.seq_at,
+        )
         for topic, hole in found.new_holes:
             self.shard_of(topic).submit_control(
                 frame.encode_control(frame.Hole(*hole), topic_id=topic.id)
             )
         self._take_up_work()
+        self._finish_partitions(found)
         for shard in self.shards:
             shard.commit.sync_once()
             shard.commit.log.check_writable()
@@ -161,6 +176,13 @@ class Engine:
                 shard.dirty.add(topic)
             if topic.queue and topic.queue.moves:
                 shard.moves_due.add(topic)
+
+    def _finish_partitions(self, found: Recovered) -> None:
+        """Do what a crash cut of the making, changing or deleting of partitioned topics."""
+        for topic_id in found.gone_partitions:
+            shard = self.shards[topic_id % len(self.shards)]
+            shard.submit_control(frame.encode_control(frame.TopicDelete(), topic_id=topic_id))
+        self.registry.parents.complete(found.parents)
 
     def _open_routers(self, found: Recovered) -> None:
         self._forwarder = Forwarder(
@@ -234,22 +256,36 @@ class Engine:
         """Return the partitions of a topic in order; a plain topic is its own only one."""
         return self.registry.partitions_of(name)
 
+    def find_partitioned(self, name: str) -> Partitioned | None:
+        return self.registry.find_partitioned(name)
+
     def topics(self) -> list[Topic]:
         return self.registry.all()
+
+    def partitioned(self) -> list[Partitioned]:
+        return self.registry.parents.all()
 
     def create_topic(self, name: str, changes: Mapping[str, Any]) -> bool:
         """Create a topic or change the config of an existing one; tell whether it was created."""
         self._check_open()
-        topic = self.find_topic(name)
-        if topic is None or (topic.link is None and not _changes_copies(topic, changes)):
+        topics = self._topics_of(name)
+        if not any(topic.link or _changes_copies(topic, changes) for topic in topics):
             return self.registry.create(name, changes)
         with self._routers.held():
-            if topic.link is None:
+            if not any(topic.link for topic in topics):
                 return self.registry.create(name, changes)
             # It says how copies outlive a restart: those of the old config must be safe before.
             with self._work_lock:
                 self.checkpoint()
                 return self.registry.create(name, changes)
+
+    def _topics_of(self, name: str) -> tuple[Topic, ...]:
+        """Return what a name stands for: a topic, the partitions of one, or nothing."""
+        parent = self.registry.find_partitioned(name)
+        if parent is not None:
+            return parent.partitions
+        topic = self.registry.find(name)
+        return () if topic is None else (topic,)
 
     def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether the write created it."""
@@ -263,17 +299,17 @@ class Engine:
     def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
+        removed: list[str] = []
         with self._routers.held():
-            topic = self.registry.find(name)
-            if topic is not None:
+            for topic in self._topics_of(name):
                 self._routers.settle_topic(topic)
-            topic = self.registry.remove(name, if_empty=if_empty)
-            if topic is None:
-                return False, []
-            removed = self._routers.remove_topic(topic)
-        self.pins.drop_topic(topic)
-        self._remove_files(topic)
-        return True, removed
+            ended = self.registry.remove(name, if_empty=if_empty)
+            for topic in ended:
+                removed += self._routers.remove_topic(topic)
+        for topic in ended:
+            self.pins.drop_topic(topic)
+            self._remove_files(topic)
+        return bool(ended), removed
 
     def _remove_files(self, topic: Topic) -> None:
         shard = self.shard_of(topic)
@@ -290,7 +326,14 @@ class Engine:
             self.stores.remove_topic(topic.id)
 
     def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
-        topic = self.topic(name)
+        """Return the state of a topic, of a partitioned one the sum of its partitions."""
+        parent = self.find_partitioned(name)
+        if parent is not None:
+            states = [self._state_of(topic, touch=touch) for topic in parent.partitions]
+            return parent_state(parent, states)
+        return self._state_of(self.topic(name), touch=touch)
+
+    def _state_of(self, topic: Topic, *, touch: bool) -> TopicState:
         self._forward_for_reader(topic)
         shard = self.shard_of(topic)
         with shard.lock:
@@ -449,6 +492,49 @@ class Engine:
         shard.commit.commit(ticket)
         assert ticket.appended is not None
         return ticket.appended
+
+    def plan_spread(self, parent: Partitioned, write: Write) -> Spread:
+        """Decide which partition each record of a write goes to."""
+        self._check_open()
+        return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)
+
+    def check_room(self, shard: Shard, size: int) -> None:
+        """Refuse a write of this size while its shard has no room for it."""
+        if self._tail_is_full(shard):
+            raise Throttled(RETRY_AFTER_MS)
+        with shard.lock:
+            shard.commit.admit(size)
+
+    def append_partitioned(self, parent: Partitioned, write: Write) -> Appended:
+        """Write to partitions and wait until the durability class of all parts is satisfied."""
+        spread = self.plan_spread(parent, write)
+        if any(self._tail_is_full(part.shard) for part in spread.parts):
+            self.checkpoint()
+        self.submit_parts(spread.parts, waiter_of=lambda _: None)
+        last = {part.shard: part.ticket for part in spread.parts if part.ticket is not None}
+        for shard, ticket in last.items():
+            with suppress(TopicsError):  # the spread tells of it, with what went well
+                shard.commit.commit(ticket)
+        for part in spread.parts:
+            if part.ticket is not None:
+                part.take(part.ticket)
+        return spread.answer()
+
+    def submit_parts(
+        self, parts: Sequence[Part], *, waiter_of: Callable[[Topic], Waiter | None]
+    ) -> None:
+        """Queue parts of a write without waiting for them; a refused one knows why."""
+        if self._closed:
+            self._check_open()
+        if self.config.max_total_bytes:
+            self._check_total_bytes(sum(part.batch.payload_bytes for part in parts))
+        room: list[Part] = []
+        for part in parts:
+            if self._tail_is_full(part.shard):
+                part.error = Throttled(RETRY_AFTER_MS)
+            else:
+                room.append(part)
+        submit_parts(room, clock=self.clock, waiter_of=waiter_of)
 
     @property
     def tail_bytes(self) -> int:
@@ -648,9 +734,11 @@ class Engine:
                 snapshot = capture(
                     self.shards,
                     by_shard,
+                    self.registry.parents.all(),
                     next_topic_id=self.registry.next_topic_id,
                     hot_disk=self.disk,
                     clean=clean,
+                    save_groups=self.groups.save,
                 )
             self._snapshot_number += 1
             save_snapshot(self.disk, self._snapshot_number, snapshot)
@@ -682,6 +770,7 @@ class Engine:
                     shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
                 )
         self.sweep_queues()
+        self.groups.sweep()
 
     def maintain(self) -> None:
         """Index tags, drop dead segments, rewrite mostly dead ones."""

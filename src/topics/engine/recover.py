@@ -13,14 +13,17 @@ from collections.abc import Callable
 
 from topics.config import ServerConfig
 from topics.engine.delete import apply_delete
+from topics.engine.groups.replay import GroupTable
 from topics.engine.queues.replay import apply_lease, load_table, settle_queue
 from topics.engine.routers.link import Link
 from topics.engine.routers.rebuild import FoundLink, Rebuild, build_links, in_order
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
+from topics.engine.topics.found_parents import FoundParents
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
-from topics.errors import CorruptData, UnknownFormat
+from topics.errors import CorruptData
 from topics.kernel import IDX_ENTRY_BYTES, index_frames
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk import paths
@@ -50,6 +53,11 @@ class Recovered:
         self.orphan_ids: list[int] = []
         self.new_holes: list[tuple[Topic, Hole]] = []
         self.links: list[Link] = []
+        self.parents: dict[Partitioned, dict[int, Topic]] = {}
+        """The partitioned topics, each with the partitions there are."""
+        self.gone_partitions: list[int] = []
+        """Topics that should have ended with their parent: the log has to hear of it."""
+        self.groups = GroupTable()
 
 
 def recover(
@@ -88,13 +96,19 @@ class _Recovery:
         """Per destination what is known of its routers."""
         self._cursors: dict[int, tuple[int, int]] = {}
         """Per destination what its newest mark says: source and cursor."""
+        self._parents = FoundParents()
 
     def run(self) -> Recovered:
         snapshot = self._load_snapshot()
         self._replay_logs()
         self._collect_marks()
+        for parent_snapshot in snapshot.partitioned if snapshot else ():
+            if parent_snapshot.topic_id not in self._deleted_ids:
+                self._parents.load(parent_snapshot)
         for topic_snapshot in snapshot.topics if snapshot else ():
             self._restore(topic_snapshot)
+        if snapshot is not None:
+            self._found.groups.load(snapshot.groups)
         # First: a replayed delete sets flags in segments, which must not outlive its frame.
         for replay in self._found.replays.values():
             seal_tail(self._disk, replay)
@@ -158,6 +172,7 @@ class _Recovery:
         if saved.topic_id in self._deleted_ids:
             return
         topic = self._new_topic(saved.topic_id, saved.name, saved.config, saved.created_ts)
+        self._parents.note_partition(topic.id, parent_id=saved.parent_id, partition=saved.partition)
         topic.head_seq = saved.head_seq
         topic.next_seq = saved.head_seq + 1
         topic.reserved_seq = saved.reserved_seq
@@ -295,13 +310,13 @@ class _Recovery:
             self._create(topic_id, body)
         elif isinstance(body, frame.TopicDelete):
             self._found.topics.pop(topic_id, None)
+            self._parents.parents.pop(topic_id, None)
         elif isinstance(body, frame.CheckpointMark | frame.SyncMark | frame.Tier):
             return  # read by the first pass, or by the scan
         elif isinstance(body, frame.Group):
-            raise UnknownFormat(
-                f"the WAL has a {type(body).__name__} frame, which this version cannot apply: "
-                "use a newer topics"
-            )
+            self._found.groups.apply(body)
+        elif topic_id in self._parents.parents and isinstance(body, frame.ConfigUpdate):
+            self._parents.change(topic_id, body)
         elif isinstance(body, frame.Hole):
             self._apply_hole(topic_id, body)
         elif topic_id in self._found.topics:
@@ -337,7 +352,11 @@ class _Recovery:
         self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
         if topic_id in self._found.topics or topic_id in self._deleted_ids or not body.name:
             return  # without a name it only takes the id, for an upload
+        if body.partitions:
+            self._parents.create(topic_id, body)
+            return
         topic = self._new_topic(topic_id, body.name, body.config, body.created_ts)
+        self._parents.note_partition(topic_id, parent_id=body.parent_id, partition=body.partition)
         topic.absorbed_seq = self._absorbed.get(topic_id, 0)
         self._open_segments(topic)
 
@@ -351,13 +370,11 @@ class _Recovery:
     # Settling.
 
     def _settle_names(self) -> None:
-        """Where two topics have one name, the younger one proves that the older was deleted."""
-        newest: dict[str, int] = {}
-        for topic in sorted(self._found.topics.values(), key=lambda topic: topic.id):
-            older = newest.get(topic.name)
-            if older is not None:
-                del self._found.topics[older]
-            newest[topic.name] = topic.id
+        """Leave one topic a name, and no partition without its parent."""
+        found, parents = self._found, self._parents
+        parents.settle_names(found.topics)
+        found.gone_partitions = parents.drop_orphans(found.topics, self._deleted_ids)
+        found.parents = parents.join(found.topics)
 
     def _rebuild_copies(self) -> None:
         """Make the copies of routers again, a source before what is copied from it."""

@@ -59,8 +59,10 @@ class _Envelope(Struct, frozen=True, kw_only=True):
     disable_backpressure: bool = False
 
 
-def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
-    """Read a JSON body `{"records": […], …}` in one pass."""
+def read_write(
+    body: bytes | bytearray | memoryview, limits: Limits, *, keyed: bool = False
+) -> Write:
+    """Read a JSON body `{"records": […], …}` in one pass; `keyed` is for partitions."""
     batch = parse_batch(
         body,
         max_records=limits.max_batch_records,
@@ -68,6 +70,7 @@ def read_write(body: bytes | bytearray | memoryview, limits: Limits) -> Write:
         max_meta_bytes=limits.max_meta_bytes,
         max_tag_bytes=limits.max_tag_bytes,
         max_node_bytes=limits.max_node_bytes,
+        keyed=keyed,
     )
     if not batch.envelope:
         return Write(batch=batch, options=NO_OPTIONS, config={})
@@ -107,6 +110,7 @@ def build_write(
     producer_id: str | None = None,
     producer_seq: int | None = None,
     create: bool = True,
+    keyed: bool = False,
 ) -> Write:
     """Make a write from Python values."""
     options = WriteOptions(
@@ -116,7 +120,7 @@ def build_write(
         create=create,
     )
     check_options(options)
-    write = read_write(encode_write(records, node=node), limits)
+    write = read_write(encode_write(records, node=node), limits, keyed=keyed)
     return msgspec.structs.replace(write, options=options)
 
 

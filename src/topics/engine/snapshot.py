@@ -4,16 +4,21 @@ Keeps: what a snapshot says was synced before the snapshot was written; the WAL 
 to the older of the two snapshots that are kept.
 """
 
+from collections.abc import Callable
+
 from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Hole, with_hole
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.kernel import count_live
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.snapshots.snapshot import (
+    GroupsSnapshot,
     LinkSnapshot,
+    PartitionedSnapshot,
     RouterSnapshot,
     ShardSnapshot,
     Snapshot,
@@ -46,6 +51,8 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
         producers=producers,
         queue=save_queue(topic),
         link=_capture_link(topic),
+        parent_id=0 if topic.parent is None else topic.parent.id,
+        partition=topic.partition,
     )
 
 
@@ -66,14 +73,17 @@ def _capture_link(topic: Topic) -> LinkSnapshot | None:
 def capture(
     shards: list[Shard],
     topics: dict[Shard, list[Topic]],
+    parents: list[Partitioned],
     *,
     next_topic_id: int,
     hot_disk: Disk,
     clean: bool,
+    save_groups: Callable[[], GroupsSnapshot],
 ) -> Snapshot:
     """Return the state of every topic; each shard is captured at one moment and synced up to it."""
     captured: list[TopicSnapshot] = []
     places: list[ShardSnapshot] = []
+    groups = GroupsSnapshot()
     for shard in shards:
         with shard.lock:
             shard.submit_floors()
@@ -86,11 +96,30 @@ def capture(
                 for topic in topics[shard]
                 if not topic.deleted
             ]
+            if shard is shards[0]:
+                groups = save_groups()
         shard.commit.wake(finished)
         shard.commit.sync_once()
         shard.commit.log.check_writable()
         places.append(ShardSnapshot(shard.directory, *(end if clean else shard.replay_from)))
-    return Snapshot(next_topic_id=next_topic_id, shards=places, topics=captured, clean=clean)
+    return Snapshot(
+        next_topic_id=next_topic_id,
+        shards=places,
+        topics=captured,
+        clean=clean,
+        partitioned=[_capture_parent(parent) for parent in parents],
+        groups=groups,
+    )
+
+
+def _capture_parent(parent: Partitioned) -> PartitionedSnapshot:
+    return PartitionedSnapshot(
+        parent.id,
+        parent.name,
+        parent.created_ts,
+        parent.config.as_dict(),
+        list(parent.counts),
+    )
 
 
 def volatile_holes(topic: Topic, *, hot_disk: Disk) -> list[Hole]:

@@ -80,7 +80,7 @@ class Uploads:
         upload = Upload(
             name,
             config,
-            topic_id=self._registry.take_id(),
+            topic_id=self._registry.reserve_id(),
             owner=owner,
             expires_s=self._clock.monotonic_s() + UPLOAD_MS / 1000,
         )
@@ -103,7 +103,7 @@ class Uploads:
         upload = self._take(upload_id, owner)
         try:
             self._check(upload, segments)
-            topic = self._registry.adopt(
+            topic = self._registry.attach(
                 upload.topic_id,
                 upload.name,
                 config=upload.config,

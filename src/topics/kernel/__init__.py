@@ -69,6 +69,8 @@ decode_columns = _twin.decode_columns
 evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
+fnv1a_32 = _twin.fnv1a_32
+format_places = _twin.format_places
 frames_to_segment = _twin.frames_to_segment
 index_frames = _twin.index_frames
 index_segment = _twin.index_segment
@@ -76,9 +78,11 @@ lookup_tag_run = _twin.lookup_tag_run
 match_tags = _twin.match_tags
 merge_tag_runs = _twin.merge_tag_runs
 parse_batch = _twin.parse_batch
+place_batch = _twin.place_batch
 project_records = _twin.project_records
 scan_frames = _twin.scan_frames
 shift_idx = _twin.shift_idx
+split_batch = _twin.split_batch
 stamp_batch = _twin.stamp_batch
 summarize_idx = _twin.summarize_idx
 xxh3_64 = _twin.xxh3_64
@@ -119,6 +123,8 @@ __all__ = [
     "evict_prefix",
     "find_frame",
     "first_live",
+    "fnv1a_32",
+    "format_places",
     "frames_to_segment",
     "index_frames",
     "index_segment",
@@ -126,9 +132,11 @@ __all__ = [
     "match_tags",
     "merge_tag_runs",
     "parse_batch",
+    "place_batch",
     "project_records",
     "scan_frames",
     "shift_idx",
+    "split_batch",
     "stamp_batch",
     "summarize_idx",
     "xxh3_64",

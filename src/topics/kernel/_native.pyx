@@ -19,7 +19,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from topics.errors import CorruptData
@@ -31,6 +31,7 @@ from topics.kernel.refusals import refusal as _refusal
 include "native/memory.pxi"
 include "native/frame.pxi"
 include "native/json_reader.pxi"
+include "native/partition.pxi"
 include "native/parse.pxi"
 include "native/stamp.pxi"
 include "native/scan.pxi"

@@ -20,6 +20,8 @@ class Batch(msgspec.Struct, gc=False):
     count: int
     payload_bytes: int
     envelope: dict[str, bytes]
+    hashes: bytes = b""
+    """Of a batch for partitions: per frame a u64, the FNV-1a of its key, or `NO_HASH`."""
 
 
 class Scan(msgspec.Struct, frozen=True, gc=False):

@@ -45,6 +45,7 @@ SEGMENT_HEADER: Final = Struct("<IBQQQHHI")
 IDX_ENTRY: Final = Struct("<IIQB3x")
 TAG_RUN_HEADER: Final = Struct("<4sIIIQ")
 TAG_RUN_ENTRY: Final = Struct("<QII")
+U16: Final = Struct("<H")
 U32: Final = Struct("<I")
 U64: Final = Struct("<Q")
 
@@ -62,5 +63,8 @@ U64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 JSON_DEPTH_MAX: Final = 256
 META_KEYS_MAX: Final = 64
+KEY_BYTES_MAX: Final = 256
+NO_HASH: Final = U64_MAX
+"""In `Batch.hashes`: a record with neither key nor tag."""
 SEGMENT_ENTRIES_MAX: Final = U32_MAX // FRAME_OVERHEAD_BYTES
 """More entries never fitted a segment whose offsets are u32, so a wider gap is damage."""

@@ -5,7 +5,8 @@ When a body has several faults, the first in this order decides:
 1. the body is not JSON, is nested too deep, or is not an object;
 2. `records` is missing, not an array, or empty; then it has too many records;
 3. the batch-wide `node`;
-4. the first bad record; inside it: shape, `data`, `tag`, `node`, `meta`, its size, and whether
+4. the first bad record; inside it: shape, `data`, `tag`, `key` (for
+   partitions), `node`, `meta`, its size, and whether
    the frames up to it still fit in 4 GiB.
 """
 
@@ -41,6 +42,9 @@ META_TOO_MANY_KEYS: Final = 25
 META_TOO_LONG: Final = 26
 RECORD_TOO_LARGE: Final = 27
 BATCH_TOO_WIDE: Final = 28
+KEY_NOT_A_STRING: Final = 29
+KEY_SURROGATE: Final = 30
+KEY_TOO_LONG: Final = 31
 
 _JSON = "the body is not valid JSON at byte {where}: "
 _RECORD = "record {where}: "
@@ -68,6 +72,9 @@ _MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
     TAG_NOT_A_STRING: (RequestError, _RECORD + "'tag' must be a string or null"),
     TAG_SURROGATE: (RequestError, f"{_RECORD}'tag' {_SURROGATE}"),
     TAG_TOO_LONG: (RequestError, _RECORD + "'tag' is longer than {limit} bytes: shorten it"),
+    KEY_NOT_A_STRING: (RequestError, _RECORD + "'key' must be a string or null"),
+    KEY_SURROGATE: (RequestError, f"{_RECORD}'key' {_SURROGATE}"),
+    KEY_TOO_LONG: (RequestError, _RECORD + "'key' is longer than {limit} bytes: shorten it"),
     NODE_NOT_A_STRING: (RequestError, _RECORD + "'node' must be a string or null"),
     NODE_SURROGATE: (RequestError, f"{_RECORD}'node' {_SURROGATE}"),
     NODE_TOO_LONG: (RequestError, _RECORD + "'node' is longer than {limit} bytes: shorten it"),

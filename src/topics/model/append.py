@@ -3,13 +3,17 @@
 The kernel reads the body in one pass; `AppendBody` says to people and tools what it accepts.
 """
 
+import struct
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_META_KEYS
+from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_BYTES, MAX_META_KEYS
+from topics.model.partitions import Placement
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicConfig
+
+_PLACE = struct.Struct("<H")
 
 
 class Appended(Struct, frozen=True, kw_only=True):
@@ -22,10 +26,26 @@ class Appended(Struct, frozen=True, kw_only=True):
     head_seq: int
     created: bool = False
     deduped: bool = False
+    placements: tuple[Placement, ...] = ()
+    """Of a write to a partitioned topic, which has no seqs of its own: those above are 0."""
+    places: bytes = b""
+    """Then, per record in the order of the request: its partition, as u16. `placed` reads it."""
+
+    @property
+    def placed(self) -> list[tuple[int, int]]:
+        """Return partition and seq of each record of a write to partitions, in its order.
+
+        The seq is 0 where a repeat has fewer records than were sent now, or they are forgotten.
+        """
+        following = {p.partition: iter(range(p.first_seq, p.last_seq + 1)) for p in self.placements}
+        return [
+            (place, next(following[place], 0) if place in following else 0)
+            for (place,) in _PLACE.iter_unpack(self.places)
+        ]
 
     @property
     def seqs(self) -> list[int]:
-        return list(range(self.first_seq, self.last_seq + 1)) if self.count else []
+        return list(range(self.first_seq, self.last_seq + 1)) if self.first_seq else []
 
 
 class WriteOptions(Struct, frozen=True, kw_only=True):
@@ -47,6 +67,17 @@ class NewRecord(Struct, frozen=True, kw_only=True):
 
     data: Annotated[Any, Meta(description="any JSON; null is data, too")]
     tag: Annotated[str, Meta(max_length=256)] | None = None
+    key: (
+        Annotated[
+            str,
+            Meta(
+                max_length=MAX_KEY_BYTES,
+                description="of a partitioned topic: says which partition, the tag does without "
+                "one; elsewhere an unknown field",
+            ),
+        ]
+        | None
+    ) = None
     node: Annotated[str, Meta(max_length=128)] | None = None
     meta: Annotated[dict[str, Any], Meta(max_length=MAX_META_KEYS)] | None = None
 
@@ -67,13 +98,23 @@ class AppendBody(Struct, frozen=True, kw_only=True):
 
 
 class AppendReply(Struct, frozen=True, kw_only=True):
-    """The body of the answer: the seqs are spelled out unless `return_seqs=false`."""
+    """The body of the answer: the seqs are spelled out unless `return_seqs=false`.
+
+    That of a partitioned topic has `placements`, and no seqs of the topic itself.
+    """
 
     topic: str
-    first_seq: int
-    last_seq: int
-    seqs: list[int] | UnsetType = UNSET
-    head_seq: int
+    first_seq: int | UnsetType = UNSET
+    last_seq: int | UnsetType = UNSET
+    placements: list[Placement] | UnsetType = UNSET
+    seqs: (
+        Annotated[
+            list[int | tuple[int, int]],
+            Meta(description="of a partitioned topic pairs of partition and seq"),
+        ]
+        | UnsetType
+    ) = UNSET
+    head_seq: int | UnsetType = UNSET
     count: int
     created: bool
     deduped: bool

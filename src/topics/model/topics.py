@@ -2,6 +2,7 @@
 
 from msgspec import UNSET, Struct, UnsetType
 
+from topics.model.partitions import PartitionState
 from topics.model.performance import Performance
 from topics.model.queues import QueueState
 from topics.model.topic_config import TopicConfig
@@ -25,6 +26,8 @@ class TopicState(Struct, frozen=True, kw_only=True):
     segments: int
     cold_segments: int
     queue: QueueState | None = None
+    partitions: list[PartitionState] | None = None
+    """Of a partitioned topic: the others are sums over these, its floors 0."""
 
 
 class TopicReply(TopicState, frozen=True, kw_only=True):
@@ -39,6 +42,7 @@ class TopicPutReply(Struct, frozen=True, kw_only=True):
 
     topic: str
     created: bool
+    partitions: int | UnsetType = UNSET
     config: TopicConfig
     performance: Performance
 
@@ -62,6 +66,7 @@ class ListedTopic(Struct, frozen=True, kw_only=True):
     bytes: int
     durable: bool
     effective_priority: int
+    partitions: int | UnsetType = UNSET
 
 
 class TopicListReply(Struct, frozen=True, kw_only=True):

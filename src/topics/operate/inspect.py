@@ -23,7 +23,9 @@ from topics.kernel.layout import (
 from topics.operate.report import (
     Finding,
     FrameInfo,
+    GroupInfo,
     InspectReport,
+    PartitionedInfo,
     SegmentInfo,
     ShardInfo,
     Tier,
@@ -60,13 +62,42 @@ def inspect(disk: Disk, *, cold: Disk | None = None, in_use: bool = False) -> In
         snapshots=[found.describe(in_use=found is state.used) for found in state.snapshots],
         shards=[_describe_log(log) for log in state.logs],
         topics=[_describe_topic(disk, cold, topic) for topic in _by_name(state)],
+        groups=_describe_groups(state),
         unknown_topic_ids=_unknown_ids(disk, state),
         notes=_notes(state, in_use=in_use),
+        partitioned=_describe_parents(state),
     )
 
 
 def _by_name(state: State) -> list[TopicFacts]:
     return sorted(state.topics.values(), key=lambda topic: (topic.name or "", topic.id))
+
+
+def _describe_parents(state: State) -> list[PartitionedInfo]:
+    return [
+        PartitionedInfo(
+            topic_id=parent.id,
+            name=parent.name,
+            config=parent.config,
+            created_ts=parent.created_ts,
+            counts=parent.counts,
+            found=sum(topic.parent_id == parent.id for topic in state.topics.values()),
+        )
+        for parent in sorted(state.parents.values(), key=lambda parent: parent.name)
+    ]
+
+
+def _describe_groups(state: State) -> list[GroupInfo]:
+    return [
+        GroupInfo(
+            group=saved.name,
+            generation=saved.membership["generation"],
+            assignor=saved.membership["assignor"],
+            members=sorted(saved.membership["members"]),
+            committed=saved.committed,
+        )
+        for saved in state.groups.save().groups
+    ]
 
 
 def _unknown_ids(disk: Disk, state: State) -> list[int]:
@@ -157,6 +188,8 @@ def _describe_topic(disk: Disk, cold: Disk | None, topic: TopicFacts) -> TopicIn
         tag_runs=sorted(name for name in names if name is not None),
         idempotency_keys=len(keys),
         producers=len(producers),
+        parent_id=topic.parent_id or None,
+        partition=topic.partition if topic.parent_id else None,
     )
 
 

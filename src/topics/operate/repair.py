@@ -15,6 +15,7 @@ from topics.engine.queues.replay import save_table
 from topics.engine.topics.floors import Floors, Hole
 from topics.errors import RequestError, UnknownFormat
 from topics.model.topic_config import TopicConfig
+from topics.operate.parents import ParentFacts, lost_parents, rebuild_parent
 from topics.operate.ranges import Range, intersect, join, subtract
 from topics.operate.rebuild import Copier, SegmentWriter
 from topics.operate.report import Finding, LostRange, RepairedTopic, RepairReport
@@ -27,6 +28,7 @@ from topics.storage.disk import paths
 from topics.storage.disk.data_dir import cache_is_intact, open_data_dir
 from topics.storage.disk.disk import Disk
 from topics.storage.snapshots.snapshot import (
+    GroupsSnapshot,
     LinkSnapshot,
     QueueSnapshot,
     Snapshot,
@@ -68,6 +70,7 @@ class _Repair:
 
     def run(self, into_name: str | None) -> RepairReport:
         state = self._read_state()
+        self._rebuild_parents(state)
         salvages = {topic.id: Salvage(topic) for topic in self._all_topics(state)}
         for rank in self._tiers:
             self._damage += salvage_segments(self._tiers, rank, salvages, meter=self._meter)
@@ -108,6 +111,23 @@ class _Repair:
         if state.used is None and state.snapshots:
             self._notes.append("no snapshot is readable: what only it knew is lost")
         return state
+
+    def _rebuild_parents(self, state: State) -> None:
+        """Make parents again whose frames are lost: without them no start takes the partitions."""
+        for parent_id, topics in lost_parents(state.topics.values(), state.parents).items():
+            parent = rebuild_parent(parent_id, topics)
+            self._damage.append(Finding(message=f"partitioned topic {parent_id} is lost"))
+            state.next_topic_id = max(state.next_topic_id, parent_id + 1)
+            if parent is None or any(t.name == parent.name for t in state.topics.values()):
+                self._notes.append(f"the partitions of topic {parent_id} are plain topics now")
+                for topic in topics:
+                    topic.parent_id = topic.partition = 0
+                continue
+            state.parents[parent_id] = parent
+            self._notes.append(
+                f"topic {parent.name!r} was made again from its partitions: how many it had before "
+                "is not known, a repeat of an old write may be written once more"
+            )
 
     def _tell_log(self, log: Log) -> None:
         for gap in log.gaps:
@@ -223,6 +243,8 @@ class _Repair:
             producers=producers,
             queue=self._queue_of(facts),
             link=_link_of(state, facts),
+            parent_id=facts.parent_id,
+            partition=facts.partition,
         )
 
     def _queue_of(self, facts: TopicFacts) -> QueueSnapshot | None:
@@ -235,7 +257,7 @@ class _Repair:
             else None
         )
 
-    def _config_of(self, facts: TopicFacts) -> dict[str, object]:
+    def _config_of(self, facts: TopicFacts | ParentFacts) -> dict[str, object]:
         try:
             return TopicConfig.from_changes(facts.config).as_dict()
         except RequestError as error:
@@ -248,9 +270,32 @@ class _Repair:
         """Write the snapshot, which makes the new directory one, and check the whole."""
         if self._into is None:
             return False
-        snapshot = Snapshot(next_topic_id=state.next_topic_id, shards=[], topics=saved, clean=True)
+        parents = [
+            parent.save(self._config_of(parent)) for _, parent in sorted(state.parents.items())
+        ]
+        snapshot = Snapshot(
+            next_topic_id=state.next_topic_id,
+            shards=[],
+            topics=saved,
+            clean=True,
+            partitioned=parents,
+            groups=_groups_of(state, {topic.topic_id: topic.head_seq for topic in saved}),
+        )
         save_snapshot(self._into, 1, snapshot)
         return verify(self._into).healthy
+
+
+def _groups_of(state: State, heads: dict[int, int]) -> GroupsSnapshot:
+    """Keep the consumer groups; nobody has come further than the end of what was saved."""
+    for group in state.groups.groups.values():
+        group.move(
+            {
+                partition: place._replace(seq=min(place.seq, heads[place.topic_id]))
+                for partition, place in group.committed.items()
+                if place.topic_id in heads
+            }
+        )
+    return state.groups.save()
 
 
 def _of_file(path: str, findings: list[Finding]) -> list[Finding]:
@@ -331,6 +376,7 @@ def _log_causes(state: State, facts: TopicFacts) -> list[Cause]:
 
 def _free_name(state: State, topic_id: int) -> str:
     taken = {topic.name for topic in state.topics.values()}
+    taken |= {parent.name for parent in state.parents.values()}
     name = f"recovered-{topic_id:016x}"
     while name in taken:
         name += "-x"

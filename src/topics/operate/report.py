@@ -135,6 +135,33 @@ class TopicInfo(Struct, frozen=True, kw_only=True):
     tag_runs: list[tuple[int, int]]
     idempotency_keys: int
     producers: int
+    parent_id: int | None = None
+    """The partitioned topic that this is partition number `partition` of."""
+    partition: int | None = None
+
+
+class PartitionedInfo(Struct, frozen=True, kw_only=True):
+    """One partitioned topic; its partitions are among the topics."""
+
+    topic_id: int
+    name: str
+    config: dict[str, Any]
+    created_ts: int
+    counts: list[int]
+    """Every number of partitions it ever had, oldest first."""
+    found: int
+    """How many of them are there; the next start makes the others."""
+
+
+class GroupInfo(Struct, frozen=True, kw_only=True):
+    """What the directory says of one consumer group."""
+
+    group: str
+    generation: int
+    assignor: str
+    members: list[str]
+    committed: list[tuple[str, int, int, int]]
+    """Topic, partition, topic id, seq."""
 
 
 class InspectReport(Struct, frozen=True, kw_only=True):
@@ -147,8 +174,10 @@ class InspectReport(Struct, frozen=True, kw_only=True):
     snapshots: list[SnapshotInfo]
     shards: list[ShardInfo]
     topics: list[TopicInfo]
+    groups: list[GroupInfo]
     unknown_topic_ids: list[int]
     notes: list[str]
+    partitioned: list[PartitionedInfo] = []
 
 
 class FrameInfo(Struct, frozen=True, kw_only=True):

@@ -7,12 +7,14 @@ its id is in `deleted_ids`.
 
 from typing import Any, NamedTuple
 
+from topics.engine.groups.replay import GroupTable
 from topics.engine.queues.replay import EVENTS, REMOVALS, apply_lease, load_table
 from topics.engine.queues.table import LeaseTable
 from topics.engine.routers.rebuild import FoundLink
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
 from topics.errors import CorruptData, DiskFailed, UnknownFormat
+from topics.operate.parents import ParentFacts
 from topics.operate.report import SnapshotInfo
 from topics.operate.source import Meter, no_meter, read_source
 from topics.operate.wal import Log, decode, iter_runs, survey_logs
@@ -29,7 +31,6 @@ from topics.storage.wal.frame import FrameType
 from topics.storage.wal.log import Position
 from topics.storage.wal.replay import Run
 
-LATER_FRAMES = (frame.Group,)
 DEFAULT_WINDOW_MS = 120_000
 
 
@@ -80,6 +81,9 @@ class TopicFacts:
         self.name = name
         self.config: dict[str, Any] = {}
         self.created_ts = 0
+        self.parent_id = 0
+        """The partitioned topic that this is a partition of."""
+        self.partition = 0
         self.head_seq = 0
         self.reserved_seq = 0
         self.last_ts = 0
@@ -114,6 +118,7 @@ class TopicFacts:
     def load(self, saved: TopicSnapshot) -> None:
         self.config = dict(saved.config)
         self.created_ts = saved.created_ts
+        self.parent_id, self.partition = saved.parent_id, saved.partition
         self.head_seq = saved.head_seq
         self.reserved_seq = saved.reserved_seq
         self.last_ts = saved.last_ts
@@ -183,6 +188,8 @@ class State:
         self.logs = logs
         self.used = next((s for s in snapshots if s.snapshot is not None), None)
         self.topics: dict[int, TopicFacts] = {}
+        self.parents: dict[int, ParentFacts] = {}
+        """The partitioned topics; their partitions are among the topics."""
         self.next_topic_id = 1
         self.known_below = 1
         """Smaller ids were given before the snapshot: one that is not in it was deleted."""
@@ -191,6 +198,7 @@ class State:
         """Of uploads that never became topics: what their directories hold was never attached."""
         self.unknown_ids: set[int] = set()
         """Topics that frames name and nothing has created."""
+        self.groups = GroupTable()
         self.later_frames: set[str] = set()
         """Frame types that a later version has written."""
 
@@ -252,6 +260,9 @@ def _load(state: State) -> None:
     if snapshot is None:
         return
     state.next_topic_id = state.known_below = snapshot.next_topic_id
+    for parent in snapshot.partitioned:
+        state.parents[parent.topic_id] = ParentFacts.of_snapshot(parent)
+    state.groups.load(snapshot.groups)
     for saved in snapshot.topics:
         topic = state.topics[saved.topic_id] = TopicFacts(saved.topic_id, saved.name)
         topic.load(saved)
@@ -284,19 +295,37 @@ def _apply_append(state: State, log: Log, number: int, run: Run, *, keep_all: bo
 def _apply_control(state: State, buffer: Buffer, run: Run, *, make_unknown: bool) -> None:
     topic_id, offset = run[1], run[4]
     body = decode(buffer, offset)
-    if isinstance(body, LATER_FRAMES) or _is_later_event(body):
+    if _is_later_event(body):
         state.later_frames.add(type(body).__name__)
+    elif isinstance(body, frame.Group):
+        _apply_group(state, body)
     elif isinstance(body, frame.TopicCreate):
         _create(state, topic_id, body)
     elif isinstance(body, frame.TopicDelete):
-        state.topics.pop(topic_id, None)
-        state.deleted_ids.add(topic_id)
+        _delete(state, topic_id)
+    elif topic_id in state.parents and isinstance(body, frame.ConfigUpdate):
+        state.parents[topic_id].apply(body)
     elif isinstance(body, frame.CheckpointMark):
         _absorb(state, body)
     elif body is not None and not isinstance(body, frame.SyncMark):
-        topic = _topic(state, topic_id, make_unknown=make_unknown)
-        if topic is not None:
-            topic.apply(body, ts=frame.frame_ts(buffer, offset))
+        _apply_to_topic(
+            state, run, body, ts=frame.frame_ts(buffer, offset), make_unknown=make_unknown
+        )
+
+
+def _apply_to_topic(
+    state: State, run: Run, body: frame.Body, *, ts: int, make_unknown: bool
+) -> None:
+    topic = _topic(state, run[1], make_unknown=make_unknown)
+    if topic is not None:
+        topic.apply(body, ts=ts)
+
+
+def _apply_group(state: State, body: frame.Group) -> None:
+    try:
+        state.groups.apply(body)
+    except (UnknownFormat, CorruptData):
+        state.later_frames.add(type(body).__name__)
 
 
 def _is_later_event(body: frame.Body | None) -> bool:
@@ -321,9 +350,15 @@ def _create(state: State, topic_id: int, body: frame.TopicCreate) -> None:
     state.reserved_ids.discard(topic_id)
     if topic_id in state.deleted_ids:
         return
+    if body.partitions:
+        state.parents.setdefault(topic_id, ParentFacts.of_frame(topic_id, body))
+        state.topics.pop(topic_id, None)  # it was only heard of
+        state.unknown_ids.discard(topic_id)
+        return
     topic = state.topics.setdefault(topic_id, TopicFacts(topic_id, body.name))
     if topic.name is None or not topic.config:
         topic.name = body.name
+        topic.parent_id, topic.partition = body.parent_id, body.partition
         topic.config = dict(body.config)
         topic.created_ts = body.created_ts
     state.unknown_ids.discard(topic_id)
@@ -354,14 +389,26 @@ def _topic(state: State, topic_id: int, *, make_unknown: bool) -> TopicFacts | N
 
 
 def _settle(state: State) -> None:
-    """Where two topics have one name, the younger one proves that the older was deleted."""
+    """Where two topics have one name, the younger one proves that the older was deleted.
+
+    And a partition ends with its parent.
+    """
     newest: dict[str, int] = {}
-    for topic_id in sorted(state.topics):
-        name = state.topics[topic_id].name
+    both: dict[int, TopicFacts | ParentFacts] = {**state.topics, **state.parents}
+    for topic_id in sorted(both):
+        name = both[topic_id].name
         if name is None:
             continue
         if name in newest:
-            del state.topics[newest[name]]
-            state.deleted_ids.add(newest[name])
+            _delete(state, newest[name])
         newest[name] = topic_id
+    for topic in list(state.topics.values()):
+        if topic.parent_id in state.deleted_ids:
+            _delete(state, topic.id)
     state.unknown_ids -= state.deleted_ids
+
+
+def _delete(state: State, topic_id: int) -> None:
+    state.topics.pop(topic_id, None)
+    state.parents.pop(topic_id, None)
+    state.deleted_ids.add(topic_id)

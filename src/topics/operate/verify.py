@@ -15,6 +15,7 @@ from topics.errors import ConfigError
 from topics.kernel.layout import IDX_ENTRY_BYTES
 from topics.operate.check_segment import Expected, SegmentCheck, check_segment
 from topics.operate.check_tags import TagCheck
+from topics.operate.parents import lost_parents
 from topics.operate.ranges import join, subtract
 from topics.operate.report import (
     FileVerdict,
@@ -83,6 +84,7 @@ class _Verify:
         for topic_id in sorted(state.topics):
             self._check_topic(state.topics[topic_id])
         self._check_unknown(state)
+        self._check_parents(state)
         files = sorted(self._files, key=lambda file: (file.tier, file.path))
         bad = any(f.is_bad for f in files) or any(t.verdict != "ok" for t in self._topics)
         return VerifyReport(
@@ -217,6 +219,13 @@ class _Verify:
                     message = "belongs to a topic that neither snapshot nor WAL knows"
                     findings = [Finding(message=message)]
                     self._add(path, "topic", "damaged", tier=tier, findings=findings)
+
+    def _check_parents(self, state: State) -> None:
+        """Name the partitions that a start would refuse: those of a parent nothing knows."""
+        for parent_id, topics in lost_parents(state.topics.values(), state.parents).items():
+            names = ", ".join(sorted(topic.name or "?" for topic in topics)[:5])
+            message = f"its partitions are there ({names}), but nothing has created it"
+            self._topics.append(_lost_topic(parent_id, message))
 
     def _tiers(self) -> list[tuple[Disk, Tier]]:
         tiers: list[tuple[Disk, Tier]] = [(self._disk, "hot")]

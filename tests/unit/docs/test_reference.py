@@ -1,12 +1,18 @@
 """The reference pages say what the code says: fields, errors, exit codes, commands, limits."""
 
 import re
+from typing import get_args
 
 import msgspec
 import pytest
 from tests.unit.docs.pages import DOCS, read
 
 from topics import TopicConfig, TopicState, errors
+from topics.broker.commands import AUTH, COMMANDS
+from topics.broker.line import MAX_ID_BYTES, Code
+from topics.broker.listener import MAX_CONNECTIONS
+from topics.broker.produce import PATIENCE_S
+from topics.broker.session import MAX_PIPELINED, MAX_STRANGER_LINE_BYTES
 from topics.cli import exit_codes
 from topics.cli.app import app
 from topics.engine.diff import SCAN_RECORDS_MAX
@@ -97,6 +103,11 @@ def test_every_command_is_explained() -> None:
     assert [name for name in [*commands, *groups] if f"`topics {name}" not in page] == []
 
 
+def test_every_command_and_code_of_the_line_protocol_is_explained() -> None:
+    shown = {row[0].strip("`") for row in rows("reference/line-protocol.md")}
+    assert {*COMMANDS, AUTH, *get_args(Code)} <= shown
+
+
 def test_every_frame_type_stands_in_the_format_page() -> None:
     shown: dict[int, str] = {}
     for row in rows("internals/formats/wal.md"):
@@ -110,3 +121,9 @@ def test_every_frame_type_stands_in_the_format_page() -> None:
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"**{PRODUCER_HISTORY} writes**" in read(DOCS / "reference/append.md")
     assert f"**{SCAN_RECORDS_MAX:,}**" in read(DOCS / "reference/diff.md")
+    lines = read(DOCS / "reference/line-protocol.md")
+    assert f"1 to {MAX_ID_BYTES} bytes" in lines
+    assert f"| connections | {MAX_CONNECTIONS} |" in lines
+    assert f"on a connection | {MAX_PIPELINED};" in lines
+    assert f"a line may have {MAX_STRANGER_LINE_BYTES} bytes" in lines
+    assert f"for at most {PATIENCE_S:.0f} s" in lines

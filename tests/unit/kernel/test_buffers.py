@@ -11,7 +11,7 @@ import pytest
 from topics.errors import CorruptData, RequestError
 from topics.kernel import MATCH_EQ, SEGMENT_LAYOUT, Batch, pure
 
-LIMITS = {
+LIMITS: dict[str, Any] = {
     "max_records": 9,
     "max_record_bytes": 99,
     "max_meta_bytes": 9,

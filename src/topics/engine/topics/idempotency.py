@@ -44,6 +44,15 @@ class Idempotency:
                 while len(history) > PRODUCER_HISTORY:
                     del history[next(iter(history))]
 
+    def last_of(self, producer_id: str) -> tuple[int, int] | None:
+        """Return the newest `producer_seq` of a producer, and the last seq which that write got."""
+        history = self._producers.get(producer_id)
+        if not history:
+            return None
+        producer_seq = next(reversed(history))
+        entry = history[producer_seq]
+        return producer_seq, entry.first_seq + entry.count - 1
+
     def forget(self, written: Dedupe) -> None:
         """Undo `remember` for a write that failed."""
         if written.key is not None:

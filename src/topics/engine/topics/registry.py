@@ -1,12 +1,13 @@
 """Which topics there are: created, changed and deleted here, each step durable before it is told.
 
-Owns the map from names to topics and the next topic id. Its lock is held during the sync of a
+Owns the map from names to topics and the next topic id; those with partitions are next door, in
+`parents`. Its lock is held during the sync of a
 control frame; writes and reads of records never take it.
 Keeps: an id is never given twice; a name has one living topic.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from topics.clock import Clock
@@ -17,6 +18,8 @@ from topics.engine.shard import Shard
 from topics.engine.snapshot import volatile_holes
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
+from topics.engine.topics.parents import Parents, check_not_partition, take_partitions
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     LimitReached,
@@ -24,6 +27,7 @@ from topics.errors import (
     TopicExistsIncompatible,
     TopicNotEmpty,
     TopicNotFound,
+    TopicPartitioned,
 )
 from topics.kernel import FLAG_BATCH_OPEN
 from topics.limits import check_topic_name
@@ -53,6 +57,7 @@ class Registry:
         self._stores = stores
         self._config = config
         self._clock = clock
+        self.parents = Parents(self, clock=clock)
         self.on_created: Callable[[Topic], None] = _ignore
         """Told of a new topic, with the lock held: it may only take note."""
 
@@ -64,12 +69,19 @@ class Registry:
     def get(self, name: str) -> Topic:
         topic = self._by_name.get(name)
         if topic is None:
+            parent = self.parents.find(name)
+            if parent is not None:
+                raise TopicPartitioned(name, parent.partition_names)
             raise TopicNotFound(name)
         return topic
 
+    def find_partitioned(self, name: str) -> Partitioned | None:
+        return self.parents.find(name)
+
     def partitions_of(self, name: str) -> tuple[Topic, ...]:
         """Return the partitions of a topic in order; a plain topic is its own only one."""
-        return (self.get(name),)
+        parent = self.parents.find(name)
+        return (self.get(name),) if parent is None else parent.partitions
 
     def all(self) -> list[Topic]:
         """Return the topics by name; takes no lock, which a create holds while it syncs."""
@@ -86,7 +98,7 @@ class Registry:
         for topic in self.all():
             yield self.shard_of(topic), topic
 
-    def shard_of(self, topic: Topic) -> Shard:
+    def shard_of(self, topic: Topic | Partitioned) -> Shard:
         return self._shards[topic.id % len(self._shards)]
 
     def expire(self, topic: Topic) -> None:
@@ -97,17 +109,43 @@ class Registry:
     # Changing.
 
     def create(self, name: str, changes: Mapping[str, Any]) -> bool:
-        """Create a topic or change the config of an existing one; tell whether it was created."""
+        """Create a topic or change the config of an existing one; tell whether it was created.
+
+        `partitions` among the changes makes a partitioned topic, or lets one grow.
+        """
         check_topic_name(name)
+        changes, partitions = take_partitions(changes)
         with self.lock:
             existing = self._by_name.get(name)
             if existing is not None:
+                check_not_partition(existing, changes, partitions)
                 self._update(existing, changes)
                 return False
+            parent = self.parents.find(name)
+            if parent is not None:
+                self.parents.change(parent, changes, partitions)
+                return False
+            self.parents.check_free(name)
             config = TopicConfig.from_changes(changes)
-            self.check_free(name, config)
+            check_dead_letter(name, config)
+            if partitions is not None:
+                self.parents.create(name, config, partitions)
+                return True
+            self.check_room(1)
             self._create(name, config)
             return True
+
+    def check_room(self, topics: int) -> None:
+        """Refuse more topics than there may be."""
+        limit = self._config.max_topics
+        if limit and len(self._by_name) + topics > limit:
+            raise LimitReached("max_topics", limit)
+
+    def check_shards(self) -> None:
+        """Refuse what goes to all shards while one of them takes no writes."""
+        for shard in self._shards:
+            with shard.lock:
+                shard.commit.admit(0)
 
     def for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether the write created it."""
@@ -117,35 +155,36 @@ class Registry:
         check_topic_name(name)
         if not write.options.create:
             raise TopicNotFound(name)
+        if "partitions" in write.config:
+            raise RequestError("a write makes no partitioned topic: create it before, with PUT")
         with self.lock:
-            created = name not in self._by_name
+            created = name not in self._by_name and self.parents.find(name) is None
             if created:
                 self.create(name, write.config)
-            return self._by_name[name], created
+            return self.get(name), created
 
     def check_free(self, name: str, config: TopicConfig) -> None:
         """Refuse a topic that cannot begin under this name."""
-        if name in self._by_name:
+        if name in self._by_name or self.parents.find(name) is not None:
             raise TopicExistsIncompatible(f"topic {name!r} is there already", reason="exists")
-        _check_dead_letter(name, config)
-        if self._config.max_topics and len(self._by_name) >= self._config.max_topics:
-            raise LimitReached("max_topics", self._config.max_topics)
+        self.parents.check_free(name)
+        check_dead_letter(name, config)
+        self.check_room(1)
 
-    def take_id(self) -> int:
+    def reserve_id(self) -> int:
         """Give an id away, durably, to a topic that may begin later or never."""
         with self.lock:
-            topic_id = self.next_topic_id
-            shard = self._shards[topic_id % len(self._shards)]
+            shard = self._shards[self.next_topic_id % len(self._shards)]
             with shard.lock:
                 shard.commit.admit(0)
-                self.next_topic_id += 1
+                topic_id = self.take_id()
                 body = frame.TopicCreate("", {}, self._clock.now_ms())
                 encoded = frame.encode_control(body, topic_id=topic_id, ts=body.created_ts)
                 ticket = shard.submit_control(encoded, needs_sync=True)
             shard.commit.commit(ticket)
             return topic_id
 
-    def adopt(
+    def attach(
         self, topic_id: int, name: str, *, config: TopicConfig, build: Callable[[], Topic]
     ) -> Topic:
         """Let a topic begin with the segments it has, all of them synced and in place.
@@ -172,36 +211,67 @@ class Registry:
                 self.expire(topic)
                 if topic.enforce_caps():
                     shard.floors_due.add(topic)
-            self._by_name[name] = topic
-            self.on_created(topic)
+            self.adopt(topic)
             return topic
 
-    def remove(self, name: str, *, if_empty: bool) -> Topic | None:
-        """End a topic, durably; its files are still there. None where there was none."""
+    def remove(self, name: str, *, if_empty: bool) -> list[Topic]:
+        """End a topic, durably, or all partitions of one; their files are still there.
+
+        Return what ended: nothing where there was no such topic.
+        """
         check_topic_name(name)
         with self.lock:
+            parent = self.parents.find(name)
+            if parent is not None:
+                return self.parents.remove(parent, if_empty=if_empty)
             topic = self._by_name.get(name)
             if topic is None:
-                return None
+                return []
+            check_not_partition(topic, None, None)
             shard = self.shard_of(topic)
             with shard.lock:
-                self.expire(topic)
-                if if_empty and (topic.live_records or topic.inflight_records):
-                    raise TopicNotEmpty(name)
-                shard.commit.admit(0)
-                ticket = self._submit(
+                self.check_removable(topic, if_empty=if_empty)
+                ticket = self.submit(
                     shard, topic, frame.TopicDelete(), abort=lambda: _revive(topic)
                 )
                 topic.deleted = True
             shard.commit.commit(ticket)
-            del self._by_name[name]
-            if topic.watchers:
-                with shard.lock:
-                    shard.on_published(topic)
-            return topic
+            self.forget(topic)
+            return [topic]
 
     def _create(self, name: str, config: TopicConfig) -> None:
-        topic_id = self.next_topic_id
+        topic = self.make(name, config)
+        shard = self.shard_of(topic)
+        with shard.lock:
+            shard.commit.admit(0)
+        shard.commit.commit(self.submit_create(topic))
+        self.adopt(topic)
+
+    def _update(self, topic: Topic, changes: Mapping[str, Any]) -> None:
+        topic.config.check_same_type(changes, topic=topic.name)
+        config = topic.config.merged(changes)
+        check_dead_letter(topic.name, config)
+        if config != topic.config:
+            with self.shard_of(topic).lock:
+                self.shard_of(topic).commit.admit(0)
+            self.update_all([topic], config)
+
+    # The steps, each for one topic or for all partitions of one. The lock is held.
+
+    def take_id(self) -> int:
+        self.next_topic_id += 1
+        return self.next_topic_id - 1
+
+    def make(
+        self,
+        name: str,
+        config: TopicConfig,
+        *,
+        parent: Partitioned | None = None,
+        partition: int = 0,
+    ) -> Topic:
+        """Make a topic that nobody knows yet."""
+        topic_id = self.take_id()
         topic = Topic(
             topic_id,
             name,
@@ -209,25 +279,58 @@ class Registry:
             created_ts=self._clock.now_ms(),
             tags=TagRuns(self._stores.hot_disk, self._stores.maps, topic_id),
         )
+        if parent is not None:
+            topic.parent, topic.partition = parent, partition
+        return topic
+
+    def submit_create(self, topic: Topic) -> Ticket:
         shard = self.shard_of(topic)
+        parent_id = 0 if topic.parent is None else topic.parent.id
+        body = frame.TopicCreate(
+            topic.name,
+            topic.config.as_dict(),
+            topic.created_ts,
+            parent_id=parent_id,
+            partition=topic.partition,
+        )
         with shard.lock:
-            shard.commit.admit(0)
-            self.next_topic_id += 1
-            body = frame.TopicCreate(name, config.as_dict(), topic.created_ts)
-            ticket = self._submit(shard, topic, body)
-        shard.commit.commit(ticket)
-        self._by_name[name] = topic
+            return self.submit(shard, topic, body)
+
+    def adopt(self, topic: Topic) -> None:
+        """Make a topic known whose frame is durable."""
+        self._by_name[topic.name] = topic
         self.on_created(topic)
 
-    def _update(self, topic: Topic, changes: Mapping[str, Any]) -> None:
-        topic.config.check_same_type(changes, topic=topic.name)
-        config = topic.config.merged(changes)
-        _check_dead_letter(topic.name, config)
-        if config == topic.config:
-            return
+    def forget(self, topic: Topic) -> None:
+        """Let go of a topic whose end is durable; whoever watches it hears so."""
+        del self._by_name[topic.name]
+        if topic.watchers:
+            shard = self.shard_of(topic)
+            with shard.lock:
+                shard.on_published(topic)
+
+    def check_removable(self, topic: Topic, *, if_empty: bool) -> None:
+        """Refuse to end a topic that holds something; the shard's lock is held."""
+        self.expire(topic)
+        if if_empty and (topic.live_records or topic.inflight_records):
+            raise TopicNotEmpty(topic.name)
+        self.shard_of(topic).commit.admit(0)
+
+    def update_all(self, topics: Iterable[Topic], config: TopicConfig) -> None:
+        """Give topics a config, with one sync a shard."""
+        tickets = [(topic, self._submit_config(topic, config)) for topic in topics]
+        for topic, ticket in tickets:
+            self.shard_of(topic).commit.commit(ticket)
+        for topic, _ in tickets:
+            shard = self.shard_of(topic)
+            with shard.lock:
+                self.expire(topic)
+                if topic.enforce_caps():
+                    shard.floors_due.add(topic)
+
+    def _submit_config(self, topic: Topic, config: TopicConfig) -> Ticket:
         shard = self.shard_of(topic)
         with shard.lock:
-            shard.commit.admit(0)
             finished = shard.commit.flush()
             if config.persists and not topic.config.persists:
                 self._submit_volatile_holes(shard, topic)
@@ -239,20 +342,16 @@ class Registry:
                 topic.config = before
 
             body = frame.ConfigUpdate(config.as_dict())
-            ticket = self._submit(shard, topic, body, abort=abort)
+            ticket = self.submit(shard, topic, body, abort=abort)
             # Now, not after the sync: what is written behind the frame must follow it.
             topic.config = config
         shard.commit.wake(finished)
-        shard.commit.commit(ticket)
-        with shard.lock:
-            self.expire(topic)
-            if topic.enforce_caps():
-                shard.floors_due.add(topic)
+        return ticket
 
-    def _submit(
+    def submit(
         self,
         shard: Shard,
-        topic: Topic,
+        topic: Topic | Partitioned,
         body: frame.Body,
         *,
         abort: Callable[[], None] | None = None,
@@ -281,7 +380,7 @@ def _revive(topic: Topic) -> None:
     topic.deleted = False
 
 
-def _check_dead_letter(name: str, config: TopicConfig) -> None:
+def check_dead_letter(name: str, config: TopicConfig) -> None:
     if config.dead_letter is not None:
         check_topic_name(config.dead_letter)
         if config.dead_letter == name:

@@ -24,6 +24,7 @@ from topics.storage.segments.tag_runs import TagRuns
 if TYPE_CHECKING:
     from topics.engine.pins import Pin
     from topics.engine.routers.link import Link
+    from topics.engine.topics.partitioned import Partitioned
 
 Run = Segment | Chunk
 FIRST_LOOKAHEAD = 1024
@@ -41,6 +42,9 @@ class Topic:
     """There are such routers: they want to hear of every write."""
     hops: tuple[tuple[int, int, int], ...] = ()
     """How often the records of a range were copied, where routers go round in a circle."""
+    # Nor is it a partition, most often.
+    parent: "Partitioned | None" = None
+    partition = 0
 
     pins: tuple["Pin", ...] = ()
     """What readers of the files themselves hold: changed by `Pins` alone."""

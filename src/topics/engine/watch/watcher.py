@@ -6,9 +6,10 @@ Keeps: frames of a topic leave in seq order; a seq is sent, announced, deleted, 
 the id of a frame names the place right behind it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from topics.engine.topics.partitioned import parse_partition_name
 from topics.engine.topics.topic import Topic
 from topics.engine.watch import frames
 from topics.engine.watch.event_id import LIFE
@@ -55,6 +56,7 @@ class Watcher:
         buffer_bytes: int,
         max_places: int,
         patterns: tuple[str, ...] = (),
+        names: Iterable[str] = (),
         windows: Mapping[str, Window] | None = None,
     ) -> None:
         self._feed = feed
@@ -67,6 +69,8 @@ class Watcher:
         self._max_places = max_places
         self.patterns = patterns
         """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self.parents = set(names)
+        """Names that were asked for; every partition of such a topic gets a place, too."""
         self._timed = {
             name: options.within(window) for name, window in (windows or {}).items() if any(window)
         }
@@ -97,6 +101,9 @@ class Watcher:
     def _options_of(self, place: Place) -> Options | None:
         if not place.by_pattern:
             return self._timed.get(place.name)
+        parent = None if place.topic is None else place.topic.parent
+        if parent is not None and parent.name in self.parents:
+            return self._timed.get(parent.name)
         found = [prefix for prefix in self.patterns if place.name.startswith(prefix)]
         return self._timed.get(found[-1] + WILDCARD) if found else None
 
@@ -113,7 +120,7 @@ class Watcher:
             place.resume(cursors)
         for name, seq in cursors.items():
             topic = self._feed.engine.find_topic(name)
-            if topic is None or name in self.places or not name.startswith(self.patterns):
+            if topic is None or name in self.places or not self._wants(topic):
                 continue
             if len(self.places) < self._max_places:
                 place = self.add(topic, seq, asked=False, by_pattern=True)
@@ -127,9 +134,22 @@ class Watcher:
         for place in list(self.places.values()):
             place.fresh, place.live, place.ended = True, False, False
             self._settle_life(place)
+        for topic in self._unmet():
+            self.meet(topic)
+
+    def _unmet(self) -> Iterable[Topic]:
+        """Return the topics that this watcher may be new to."""
+        engine = self._feed.engine
         if self.patterns:
-            for topic in self._feed.engine.topics():
-                self.meet(topic)
+            return engine.topics()
+        found = [parent for name in self.parents if (parent := engine.find_partitioned(name))]
+        return [topic for parent in found for topic in parent.partitions]
+
+    def _wants(self, topic: Topic) -> bool:
+        parent = topic.parent
+        return topic.name.startswith(self.patterns) or (
+            parent is not None and parent.name in self.parents
+        )
 
     def close(self) -> None:
         """Send no more; the places stay for whoever opens again."""
@@ -140,11 +160,24 @@ class Watcher:
             self._stop(place)
 
     def drop(self, name: str) -> bool:
-        """Forget a topic; tell whether it was watched."""
+        """Forget a topic, or all partitions of one; tell whether it was watched."""
         place = self.places.pop(name, None)
         if place is None:
-            return False
+            return self._drop_partitions(name)
         self._stop(place)
+        return True
+
+    def _drop_partitions(self, parent: str) -> bool:
+        names = [
+            place.name
+            for place in self.places.values()
+            if place.by_pattern and (parse_partition_name(place.name) or ("", 0))[0] == parent
+        ]
+        if parent not in self.parents or not names:
+            return False
+        self.parents.discard(parent)
+        for name in names:
+            self.drop(name)
         return True
 
     def drop_pattern(self, prefix: str) -> bool:
@@ -164,7 +197,7 @@ class Watcher:
             return
         if place is not None:
             self._settle_life(place)
-        elif topic.name.startswith(self.patterns):
+        elif self._wants(topic):
             if self._has_room():
                 self._listen(self.add(topic, 0, asked=False, by_pattern=True))
             else:

@@ -3,6 +3,8 @@
 
 cdef enum:
     META_KEYS_MAX = 64
+    KEY_BYTES_MAX = 256
+    KEY_MEMBER_BYTES = 8
     # What fits here is parsed without malloc; most requests do.
     LOCAL_RECORDS = 8
     LOCAL_MEMBERS = 8
@@ -13,6 +15,7 @@ cdef enum:
     FIELD_NODE = 3
     FIELD_META = 4
     FIELD_RECORDS = 5
+    FIELD_KEY = 6
 
     TEXT_ABSENT = 0
     TEXT_PLAIN = 1
@@ -36,6 +39,7 @@ cdef int DEFAULT_NODE_NOT_A_STRING = _refusals.DEFAULT_NODE_NOT_A_STRING
 cdef int RECORD_NOT_AN_OBJECT = _refusals.RECORD_NOT_AN_OBJECT
 cdef int NO_DATA = _refusals.NO_DATA
 cdef int TAG_NOT_A_STRING = _refusals.TAG_NOT_A_STRING
+cdef int KEY_NOT_A_STRING = _refusals.KEY_NOT_A_STRING
 cdef int NODE_NOT_A_STRING = _refusals.NODE_NOT_A_STRING
 cdef int META_NOT_AN_OBJECT = _refusals.META_NOT_AN_OBJECT
 cdef int META_TOO_MANY_KEYS = _refusals.META_TOO_MANY_KEYS
@@ -56,6 +60,11 @@ cdef struct Record:
     uint64_t meta_len
     Text tag
     Text node
+    # Only for partitions: the key, and how it was spelled if it has to stand in the meta.
+    Text key
+    const uint8_t* key_raw
+    uint64_t key_raw_len
+    bint key_in_meta
     uint32_t meta_keys
     uint8_t meta_kind
     bint is_object
@@ -72,6 +81,7 @@ cdef struct Limits:
     uint64_t meta_bytes
     uint64_t tag_bytes
     uint64_t node_bytes
+    bint keyed
 
 cdef struct Body:
     const uint8_t* start
@@ -128,6 +138,7 @@ cdef void close_body(Body* body) noexcept nogil:
     for i in range(kept_records(body)):
         close_text(&body.records[i].tag)
         close_text(&body.records[i].node)
+        close_text(&body.records[i].key)
     if body.records != body.local_records:
         free(body.records)
     if body.members != body.local_members:
@@ -185,6 +196,8 @@ cdef inline int name_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
     elif size == 3:
         if memcmp(at, b"tag", 3) == 0:
             return FIELD_TAG
+        if memcmp(at, b"key", 3) == 0:
+            return FIELD_KEY
     elif size == 7:
         if memcmp(at, b"records", 7) == 0:
             return FIELD_RECORDS
@@ -253,8 +266,18 @@ cdef inline const uint8_t* read_meta(
     return behind
 
 
-cdef const uint8_t* read_record(
+cdef inline const uint8_t* read_key(
     const uint8_t* at, const uint8_t* end, Record* record, Fault* fault
+) noexcept nogil:
+    cdef const uint8_t* behind = read_text(at, end, 3, &record.key, fault)
+    record.key_raw = at
+    if behind != NULL:
+        record.key_raw_len = behind - at
+    return behind
+
+
+cdef const uint8_t* read_record(
+    const uint8_t* at, const uint8_t* end, bint keyed, Record* record, Fault* fault
 ) noexcept nogil:
     """Note the fields of one element of `records`, whatever it is."""
     cdef const uint8_t* key_end
@@ -262,7 +285,8 @@ cdef const uint8_t* read_record(
     cdef int field
     cdef bint closed = False
     record.data = NULL
-    record.tag.kind = record.node.kind = TEXT_ABSENT
+    record.tag.kind = record.node.kind = record.key.kind = TEXT_ABSENT
+    record.key_in_meta = False
     record.meta_kind = META_ABSENT
     record.is_object = at < end and at[0] == c"{"
     if not record.is_object:
@@ -280,6 +304,8 @@ cdef const uint8_t* read_record(
             at = read_text(value, end, 3, &record.node, fault)
         elif field == FIELD_META:
             at = read_meta(value, end, record, fault)
+        elif field == FIELD_KEY and keyed:
+            at = read_key(value, end, record, fault)
         else:
             at = skip_value(value, end, 3, fault)
             if field == FIELD_DATA and at != NULL:
@@ -311,7 +337,7 @@ cdef const uint8_t* read_records(const uint8_t* at, Body* body) noexcept nogil:
             record = next_record(body)
             if record == NULL:
                 return fail(&body.fault, OUT_OF_MEMORY, at)
-        at = read_record(at, end, record, &body.fault)
+        at = read_record(at, end, body.limits.keyed, record, &body.fault)
         if at == NULL:
             return NULL
         body.count += 1
@@ -409,7 +435,17 @@ cdef int check_meta(const Record* record, Body* body) noexcept nogil:
     return 0
 
 
+cdef inline uint64_t key_meta_len(const Record* record) noexcept nogil:
+    """How long the meta gets with `{"$key":…` in front: the brace of a meta with keys is its."""
+    cdef uint64_t rest = 1
+    if record.meta_kind == META_OBJECT and record.meta_keys:
+        rest = record.meta_len
+    return KEY_MEMBER_BYTES + record.key_raw_len + rest
+
+
 cdef inline uint64_t payload_len(const Record* record) noexcept nogil:
+    if record.key_in_meta:
+        return SIZE_BYTES + record.data_len + key_meta_len(record)
     if record.meta_kind == META_OBJECT:
         return SIZE_BYTES + record.data_len + record.meta_len
     return record.data_len
@@ -417,6 +453,10 @@ cdef inline uint64_t payload_len(const Record* record) noexcept nogil:
 
 cdef inline const Text* node_of(const Record* record, const Body* body) noexcept nogil:
     return &body.node if record.node.kind == TEXT_ABSENT else &record.node
+
+
+cdef inline const Text* tag_of(const Record* record) noexcept nogil:
+    return &record.key if record.tag.kind == TEXT_ABSENT else &record.tag
 
 
 cdef inline uint64_t text_len(const Text* text) noexcept nogil:
@@ -427,9 +467,24 @@ cdef inline uint64_t frame_bytes(const Record* record, const Body* body) noexcep
     return (
         FRAME_OVERHEAD
         + text_len(node_of(record, body))
-        + text_len(&record.tag)
+        + text_len(tag_of(record))
         + payload_len(record)
     )
+
+
+cdef inline bint same_text(const Text* a, const Text* b) noexcept nogil:
+    return a.size == b.size and memcmp(a.at, b.at, a.size) == 0
+
+
+cdef int settle_key(Record* record, Body* body) noexcept nogil:
+    """Check the key and decide where it is kept: as the tag, or beside another tag in the meta."""
+    cdef int reason = check_text(&record.key, KEY_BYTES_MAX, KEY_NOT_A_STRING, body)
+    if reason or record.key.kind == TEXT_ABSENT:
+        return reason
+    record.key_in_meta = (
+        record.tag.kind != TEXT_ABSENT and not same_text(&record.key, &record.tag)
+    )
+    return 0
 
 
 cdef int check_record(Record* record, Body* body) noexcept nogil:
@@ -440,6 +495,9 @@ cdef int check_record(Record* record, Body* body) noexcept nogil:
     if record.data == NULL:
         return NO_DATA
     reason = check_text(&record.tag, body.limits.tag_bytes, TAG_NOT_A_STRING, body)
+    if reason:
+        return reason
+    reason = settle_key(record, body)
     if reason:
         return reason
     reason = check_text(&record.node, body.limits.node_bytes, NODE_NOT_A_STRING, body)
@@ -492,18 +550,31 @@ cdef inline uint8_t* put(uint8_t* out, const uint8_t* at, uint64_t size) noexcep
     return out + size
 
 
+cdef uint8_t* encode_key_meta(uint8_t* out, const Record* record) noexcept nogil:
+    """The payload of a record whose key stands in its meta; as long as `payload_len` says."""
+    store_u32(out, <uint32_t> record.data_len)
+    out = put(out + SIZE_BYTES, record.data, record.data_len)
+    out = put(out, <const uint8_t*> b'{"$key":', KEY_MEMBER_BYTES)
+    out = put(out, record.key_raw, record.key_raw_len)
+    if record.meta_kind == META_OBJECT and record.meta_keys:
+        out[0] = c","
+        return put(out + 1, record.meta + 1, record.meta_len - 1)
+    out[0] = c"}"
+    return out + 1
+
+
 cdef uint8_t* encode_frame(
     uint8_t* out, const Record* record, const Body* body, uint8_t flags, uint8_t* idx_flags
 ) noexcept nogil:
     cdef const Text* node = node_of(record, body)
-    cdef const Text* tag = &record.tag
+    cdef const Text* tag = tag_of(record)
     cdef uint64_t size = payload_len(record)
     cdef uint64_t node_len = text_len(node)
     cdef uint64_t tag_len = text_len(tag)
     idx_flags[0] = (
         (FLAG_TAG if tag.kind != TEXT_ABSENT else 0)
         | (FLAG_NODE if node.kind != TEXT_ABSENT else 0)
-        | (FLAG_META if record.meta_kind == META_OBJECT else 0)
+        | (FLAG_META if record.meta_kind == META_OBJECT or record.key_in_meta else 0)
     )
     store_u32(out, <uint32_t> (FRAME_OVERHEAD - SIZE_BYTES + node_len + tag_len + size))
     out[4] = FRAME_APPEND
@@ -519,7 +590,9 @@ cdef uint8_t* encode_frame(
         out = put(out, node.at, node_len)
     if tag_len:
         out = put(out, tag.at, tag_len)
-    if record.meta_kind == META_OBJECT:
+    if record.key_in_meta:
+        out = encode_key_meta(out, record)
+    elif record.meta_kind == META_OBJECT:
         store_u32(out, <uint32_t> record.data_len)
         out = put(out + SIZE_BYTES, record.data, record.data_len)
         out = put(out, record.meta, record.meta_len)
@@ -542,6 +615,23 @@ cdef void encode_body(const Body* body, uint8_t* frames, uint8_t* idx) noexcept 
         store_entry(idx, <uint32_t> (out - frames), <uint32_t> (behind - out), 0, idx_flags)
         idx += IDX_ENTRY
         out = behind
+
+
+cdef bytes hash_records(const Body* body):
+    """Per record what says where it belongs."""
+    cdef bytes hashes = PyBytes_FromStringAndSize(NULL, body.count * 8)
+    cdef uint8_t* out = <uint8_t*> PyBytes_AS_STRING(hashes)
+    cdef const Text* key
+    cdef Py_ssize_t i
+    for i in range(body.count):
+        key = &body.records[i].key
+        if key.kind == TEXT_ABSENT:
+            key = &body.records[i].tag
+        if key.kind == TEXT_ABSENT:
+            store_u64(out + i * 8, NO_HASH)
+        else:
+            store_u64(out + i * 8, fnv1a(key.at, key.size))
+    return hashes
 
 
 cdef object slice_bytes(const uint8_t* at, const uint8_t* end):
@@ -601,6 +691,7 @@ cdef object build_batch(Body* body):
         body.count,
         body.frames_bytes - <uint64_t> FRAME_OVERHEAD * body.count,
         build_envelope(body),
+        hash_records(body) if body.limits.keyed else b"",
     )
 
 
@@ -612,6 +703,7 @@ def parse_batch(
     Py_ssize_t max_meta_bytes,
     Py_ssize_t max_tag_bytes,
     Py_ssize_t max_node_bytes,
+    bint keyed=False,
 ):
     cdef Py_buffer view
     cdef Body parsed
@@ -622,6 +714,7 @@ def parse_batch(
     parsed.limits.meta_bytes = max(max_meta_bytes, 0)
     parsed.limits.tag_bytes = min_u64(max(max_tag_bytes, 0), U16_MAX)
     parsed.limits.node_bytes = min_u64(max(max_node_bytes, 0), U16_MAX)
+    parsed.limits.keyed = keyed
     try:
         return build_batch(&parsed)
     finally:

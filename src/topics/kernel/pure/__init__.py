@@ -11,6 +11,7 @@ from topics.kernel.pure.idx import (
     summarize_idx,
 )
 from topics.kernel.pure.parse import parse_batch
+from topics.kernel.pure.partition import fnv1a_32, format_places, place_batch, split_batch
 from topics.kernel.pure.project import project_records
 from topics.kernel.pure.scan import find_frame, index_frames, scan_frames
 from topics.kernel.pure.segment import frames_to_segment, index_segment
@@ -32,6 +33,8 @@ __all__ = [
     "evict_prefix",
     "find_frame",
     "first_live",
+    "fnv1a_32",
+    "format_places",
     "frames_to_segment",
     "index_frames",
     "index_segment",
@@ -39,9 +42,11 @@ __all__ = [
     "match_tags",
     "merge_tag_runs",
     "parse_batch",
+    "place_batch",
     "project_records",
     "scan_frames",
     "shift_idx",
+    "split_batch",
     "stamp_batch",
     "summarize_idx",
     "xxh3_64",

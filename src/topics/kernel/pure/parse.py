@@ -15,19 +15,24 @@ from topics.kernel.layout import (
     FRAME_APPEND,
     FRAME_OVERHEAD_BYTES,
     IDX_ENTRY,
+    KEY_BYTES_MAX,
     META_KEYS_MAX,
+    NO_HASH,
     SIZE_BYTES,
     U16_MAX,
     U32,
     U32_MAX,
+    U64,
     WAL_HEADER,
     Buffer,
 )
 from topics.kernel.pure.frame import open_view
 from topics.kernel.pure.json_reader import JsonReader, decode_string
+from topics.kernel.pure.partition import fnv1a_32
 from topics.kernel.refusals import refusal
 
 _NO_CHECKSUM = bytes(8)
+_KEY_MEMBER = b'{"$key":'
 
 
 class _Limits(NamedTuple):
@@ -36,13 +41,15 @@ class _Limits(NamedTuple):
     meta_bytes: int
     tag_bytes: int
     node_bytes: int
+    keyed: bool
 
 
 class _Record(NamedTuple):
-    """Raw JSON of the four known fields, None where a field was not sent."""
+    """Raw JSON of the known fields, None where a field was not sent."""
 
     data: bytes | None
     tag: bytes | None
+    key: bytes | None
     node: bytes | None
     meta: bytes | None
     meta_keys: int
@@ -96,7 +103,14 @@ class _Body:
             self._fields = {}
             self.reader.read_members(self._read_field)
             get = self._fields.get
-            record = _Record(get("data"), get("tag"), get("node"), get("meta"), self._meta_keys)
+            record = _Record(
+                get("data"),
+                get("tag"),
+                get("key"),
+                get("node"),
+                get("meta"),
+                self._meta_keys,
+            )
         else:
             self.reader.read_value(2)
         self.count += 1
@@ -121,14 +135,20 @@ def parse_batch(
     max_meta_bytes: int,
     max_tag_bytes: int,
     max_node_bytes: int,
+    keyed: bool = False,
 ) -> Batch:
-    """Read a write into frames whose topic, seq, ts and checksum are still zero."""
+    """Read a write into frames whose topic, seq, ts and checksum are still zero.
+
+    `keyed` is for partitions: `key` is a field then, kept as the tag, or beside another tag as
+    `$key` in the meta; and the batch has hashes.
+    """
     limits = _Limits(
         max_records,
         min(max_record_bytes, U32_MAX - SIZE_BYTES),
         max_meta_bytes,
         min(max_tag_bytes, U16_MAX),
         min(max_node_bytes, U16_MAX),
+        keyed,
     )
     parsed = _Body(bytes(open_view(body)), limits.records)
     if not parsed.read():
@@ -169,7 +189,7 @@ def _text(raw: bytes | None, not_a_string: int, where: int, limit: int) -> bytes
 
 
 def _encode(parsed: _Body, default_node: bytes | None, limits: _Limits) -> Batch:
-    frames, idx = bytearray(), bytearray()
+    frames, idx, hashes = bytearray(), bytearray(), bytearray()
     last = parsed.count - 1
     for where, record in enumerate(parsed.records):
         if record is None:
@@ -177,15 +197,38 @@ def _encode(parsed: _Body, default_node: bytes | None, limits: _Limits) -> Batch
         if record.data is None:
             raise refusal(refusals.NO_DATA, where)
         tag = _text(record.tag, refusals.TAG_NOT_A_STRING, where, limits.tag_bytes)
+        key = _key(record, where) if limits.keyed else None
         node = _text(record.node, refusals.NODE_NOT_A_STRING, where, limits.node_bytes)
-        payload = _payload(record.data, _meta(record, where, limits), where, limits)
+        meta = _meta(record, where, limits)
+        _check_size(record.data, meta, where, limits)
+        if limits.keyed:
+            hashes += U64.pack(_hash(tag if key is None else key))
+        if key is not None and tag is not None and key != tag:
+            meta = _with_key(record, meta)
+        tag = key if tag is None else tag
+        payload = _payload(record.data, meta)
         start = len(frames)
         flags = _append_frame(frames, default_node if node is None else node, tag, payload)
         if where != last:
             frames[start + 5] |= FLAG_BATCH_OPEN
         idx += IDX_ENTRY.pack(start, len(frames) - start, 0, flags)
     payload_bytes = len(frames) - FRAME_OVERHEAD_BYTES * parsed.count
-    return Batch(frames, idx, parsed.count, payload_bytes, parsed.envelope)
+    return Batch(frames, idx, parsed.count, payload_bytes, parsed.envelope, bytes(hashes))
+
+
+def _key(record: _Record, where: int) -> bytes | None:
+    return _text(record.key, refusals.KEY_NOT_A_STRING, where, KEY_BYTES_MAX)
+
+
+def _hash(key: bytes | None) -> int:
+    return NO_HASH if key is None else fnv1a_32(key)
+
+
+def _with_key(record: _Record, meta: bytes | None) -> bytes:
+    """Return the meta with the key as its first member, spelled as it was sent."""
+    assert record.key is not None
+    rest = b"}" if meta is None or not record.meta_keys else b"," + meta[1:]
+    return _KEY_MEMBER + record.key + rest
 
 
 def _meta(record: _Record, where: int, limits: _Limits) -> bytes | None:
@@ -201,12 +244,13 @@ def _meta(record: _Record, where: int, limits: _Limits) -> bytes | None:
     return raw
 
 
-def _payload(
-    data: bytes, meta: bytes | None, where: int, limits: _Limits
-) -> tuple[int, tuple[bytes, ...]]:
-    """Return the flags and the pieces of an Append's payload."""
+def _check_size(data: bytes, meta: bytes | None, where: int, limits: _Limits) -> None:
     if len(data) + len(meta or b"") > limits.record_bytes:
         raise refusal(refusals.RECORD_TOO_LARGE, where, limits.record_bytes)
+
+
+def _payload(data: bytes, meta: bytes | None) -> tuple[int, tuple[bytes, ...]]:
+    """Return the flags and the pieces of an Append's payload."""
     if meta is None:
         return 0, (data,)
     return FLAG_META, (U32.pack(len(data)), data, meta)

@@ -99,6 +99,20 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     producers: dict[str, list[tuple[int, DedupeEntry]]]
     queue: QueueSnapshot | None = None
     link: LinkSnapshot | None = None
+    parent_id: int = 0
+    """The partitioned topic that this is a partition of."""
+    partition: int = 0
+
+
+class PartitionedSnapshot(Struct, frozen=True, array_like=True):
+    """One partitioned topic; its partitions are topics that name it."""
+
+    topic_id: int
+    name: str
+    created_ts: int
+    config: dict[str, Any]
+    counts: list[int]
+    """Every number of partitions it ever had, oldest first."""
 
 
 class ShardSnapshot(Struct, frozen=True, array_like=True):
@@ -109,6 +123,22 @@ class ShardSnapshot(Struct, frozen=True, array_like=True):
     offset: int
 
 
+class GroupSnapshot(Struct, frozen=True, array_like=True):
+    """One consumer group: its membership as a `state` frame has it, and its progress."""
+
+    name: str
+    membership: dict[str, Any]
+    committed: list[tuple[str, int, int, int]]
+    """Topic, partition, topic id, seq."""
+
+
+class GroupsSnapshot(Struct, frozen=True, array_like=True):
+    """All consumer groups, and the highest generation of a deleted one."""
+
+    floor: int = 0
+    groups: list[GroupSnapshot] = msgspec.field(default_factory=list)
+
+
 class Snapshot(Struct, frozen=True, array_like=True):
     """Everything that the WAL before the shards' places would have told."""
 
@@ -117,6 +147,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
     topics: list[TopicSnapshot]
     clean: bool
     """The log ended exactly at the shards' places: a clean stop."""
+    partitioned: list[PartitionedSnapshot] = msgspec.field(default_factory=list)
+    groups: GroupsSnapshot = msgspec.field(default_factory=GroupsSnapshot)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -48,11 +48,17 @@ class Body(Struct, frozen=True, array_like=True):
 
 
 class TopicCreate(Body, frozen=True):
-    """A topic begins; without a name its id is only taken, and an upload may use it."""
+    """A topic begins: with `partitions` a partitioned one, with a `parent_id` one of its parts.
+
+    Without a name its id is only taken: an upload may use it.
+    """
 
     name: str
     config: dict[str, Any]
     created_ts: int
+    partitions: int = 0
+    parent_id: int = 0
+    partition: int = 0
 
 
 class TopicDelete(Body, frozen=True):
@@ -106,9 +112,10 @@ class CheckpointMark(Body, frozen=True):
 
 
 class ConfigUpdate(Body, frozen=True):
-    """The whole config of a topic from here on."""
+    """The whole config of a topic from here on; of a partitioned one the partitions, too."""
 
     config: dict[str, Any]
+    partitions: int = 0
 
 
 class Lease(Body, frozen=True):

@@ -14,6 +14,7 @@ from topics.storage.snapshots.snapshot import (
     VERSION,
     DedupeEntry,
     LinkSnapshot,
+    PartitionedSnapshot,
     RouterSnapshot,
     ShardSnapshot,
     Snapshot,
@@ -54,6 +55,11 @@ TOPICS = st.builds(
     idempotency=st.dictionaries(NAMES, ENTRIES, max_size=3),
     producers=st.dictionaries(NAMES, st.lists(st.tuples(U64, ENTRIES), max_size=3), max_size=3),
     link=st.none() | LINKS,
+    parent_id=U64,
+    partition=U64,
+)
+PARENTS = st.builds(
+    PartitionedSnapshot, U64, NAMES, U64, st.dictionaries(NAMES, U64), st.lists(U64, max_size=3)
 )
 SNAPSHOTS = st.builds(
     Snapshot,
@@ -61,6 +67,7 @@ SNAPSHOTS = st.builds(
     shards=st.lists(st.builds(ShardSnapshot, NAMES, U64, U64), max_size=3),
     topics=st.lists(TOPICS, max_size=3),
     clean=st.booleans(),
+    partitioned=st.lists(PARENTS, max_size=2),
 )
 EMPTY = Snapshot(next_topic_id=1, shards=[], topics=[], clean=False)
 

@@ -22,7 +22,7 @@ MATCHES = st.none() | st.tuples(st.sampled_from(("Eq", "Glob")), NAMES)
 SEQS = st.lists(U64, max_size=4)
 
 BODIES: dict[type[Body], st.SearchStrategy[Body]] = {
-    frame.TopicCreate: st.builds(frame.TopicCreate, NAMES, FIELDS, U64),
+    frame.TopicCreate: st.builds(frame.TopicCreate, NAMES, FIELDS, U64, U64, U64, U64),
     frame.TopicDelete: st.builds(frame.TopicDelete),
     frame.RouterCreate: st.builds(frame.RouterCreate, NAMES, FIELDS, U64, U64, U64, U64),
     frame.RouterDelete: st.builds(frame.RouterDelete, NAMES),
@@ -33,7 +33,7 @@ BODIES: dict[type[Body], st.SearchStrategy[Body]] = {
         st.dictionaries(U64, U64, max_size=5),
         st.dictionaries(U64, st.tuples(U64, U64), max_size=5),
     ),
-    frame.ConfigUpdate: st.builds(frame.ConfigUpdate, FIELDS),
+    frame.ConfigUpdate: st.builds(frame.ConfigUpdate, FIELDS, U64),
     frame.Lease: st.builds(frame.Lease, NAMES, NAMES, SEQS, st.lists(NAMES, max_size=3), U64),
     frame.HeadWatermark: st.builds(frame.HeadWatermark, U64),
     frame.Dedupe: st.builds(frame.Dedupe, st.none() | NAMES, st.none() | NAMES, U64, U64, U64),
