@@ -65,6 +65,7 @@ from topics.model.queues import (
     Nacked,
     NackRequest,
 )
+from topics.model.routers import RouterState
 from topics.model.topics import TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.wal.group_commit import Commitment
@@ -485,6 +486,20 @@ class AsyncLog:
         _, ticket = self.log.engine.submit_extend(found, request, waiter=waiter)
         extended: Extended = await waiter.expect(ticket)
         return extended
+
+    # Routers.
+
+    async def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
+        return await self.run(lambda: self.log.put_router(router, **fields))
+
+    async def delete_router(self, router: str) -> bool:
+        return await self.run(lambda: self.log.delete_router(router))
+
+    async def router_state(self, router: str) -> RouterState:
+        return await self.run(lambda: self.log.router_state(router))
+
+    async def routers(self) -> list[RouterState]:
+        return self.log.routers()
 
     # Groups.
 

@@ -43,6 +43,8 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
         "TOPICS_API_KEYS": Reserved(
             "keys of the HTTP server: only here, never a flag", secret=True
         ),
+        "TOPICS_URL": Reserved("where clients and the command line find the server"),
+        "TOPICS_TOKEN": Reserved("the key that clients and the command line show", secret=True),
     }
 )
 

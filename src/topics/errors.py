@@ -13,6 +13,7 @@ TopicsError
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── PayloadMismatch
 │   ├── GroupNotFound
 │   ├── GroupNotEmpty
 │   ├── GenerationMismatch
@@ -31,6 +32,7 @@ TopicsError
 │   ├── Throttled
 │   ├── LimitReached
 │   ├── NotReady
+│   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
 │   └── OptionError          one of a Spark query
@@ -272,6 +274,19 @@ class RouterCycle(RequestError):
         )
 
 
+class PayloadMismatch(RequestError):
+    """A record does not fit the type that its reader named; `seq` is where to go on from."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        super().__init__(topic, seq, reason)
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record {self.seq} of topic {self.topic!r} does not fit its type: {self.reason}"
+
+
 class GroupNotFound(RequestError):
     """No consumer group has this name."""
 
@@ -379,6 +394,14 @@ class NotReady(RetryLater):
 
     def __str__(self) -> str:
         return f"the log is being replayed, {self.progress:.0%} done: try again soon"
+
+
+class Unreachable(RetryLater):
+    """No answer came from the server; `sent` tells that it may have done what was asked."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class Closed(RetryLater):

@@ -182,7 +182,7 @@ def test_a_reply_is_gzipped_only_when_asked(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v0", "/v0/nothing", "/v1/topics", "/v0/topics/x/dance", "/v0/topics/x/diff/y"]
+    "path", ["/x", "/v0", "/v0/nothing", "/v1/topics", "/v0/topics/x/dance", "/v0/topics/x/diff/y"]
 )
 def test_an_unknown_route_is_not_found(api: Api, path: str) -> None:
     refused(api.client.get(path), 404, "not_found")

@@ -50,6 +50,8 @@ from topics.model.queues import (
     ExtendRequest,
     NackReply,
     NackRequest,
+    RedriveReply,
+    RedriveRequest,
 )
 from topics.model.routers import (
     RouterDefinition,
@@ -187,6 +189,12 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "POST /v0/topics/:topic/extend": Description(
         summary="Ask for more time", takes=ExtendRequest, gives=ExtendReply, refusals=(409,)
+    ),
+    "POST /v0/topics/:topic/redrive": Description(
+        summary="Bring dead letters back to their queues, each once",
+        takes=RedriveRequest,
+        gives=RedriveReply,
+        refusals=(409, 422),
     ),
     "GET /v0/topics/:topic/work": Description(
         summary="Get jobs as they come, as events",

@@ -41,6 +41,7 @@ def run_serve(loaded: LoadedConfig) -> None:
         if config.broker_port:
             typer.echo(f"  lines  {config.host}:{config.broker_port}")
         typer.echo(f"  data   {config.data_dir}")
+        typer.echo(f"  look   {server.url}/")
         typer.echo(f"  docs   {server.url}/docs")
         if keyring.is_open:
             typer.secho("  auth   OFF: anyone who reaches this port may do anything", bold=True)

@@ -24,6 +24,7 @@ from topics.engine.partitions import Part, Spread, parent_state, plan_spread, su
 from topics.engine.pins import Pins
 from topics.engine.queues.claim import Claim
 from topics.engine.queues.queues import Queues
+from topics.engine.queues.redrive import CheckName, redrive
 from topics.engine.queues.settle import Ack, LeaseChange
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
@@ -64,6 +65,7 @@ from topics.model.queues import (
     Nacked,
     NackRequest,
     QueueState,
+    Redriven,
 )
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.segments import Manifest
@@ -103,6 +105,8 @@ class Engine:
         """Held by whoever changes segments: checkpoint, snapshot, maintenance, close."""
         self._cold_lock = threading.Lock()
         """Held by whoever moves or drops sealed segments; taken before `_work_lock`."""
+        self._redrive_lock = threading.Lock()
+        """Held by whoever brings dead letters back; taken before any other."""
         self._closed = False
         self.on_routers_due: Callable[[], None] = _nothing
         """Called when there is something to forward, with a shard's lock held: it may only ask."""
@@ -700,6 +704,14 @@ class Engine:
     def move_dead_letters(self) -> int:
         """Carry worn-out jobs to their dead-letter topics; return how many left their queues."""
         return self.queues.dead_letters.move_all() if self.dead_letters_due else 0
+
+    def redrive(
+        self, topic: Topic, *, to: str | None, wanted: int, check_name: CheckName
+    ) -> Redriven:
+        """Bring dead letters back to their queues; `check_name` may refuse a queue."""
+        self._check_open()
+        with self._redrive_lock:
+            return redrive(self, topic, to=to, wanted=wanted, check_name=check_name)
 
     # Work in the background; also called by hand.
 
