@@ -38,19 +38,17 @@ class Feed:
     def create(self, **config: Any) -> None:  # noqa: ANN401 - any setting
         self.call("PUT", f"/v0/topics/{self.topic}", json=config)
 
-    def append(self, records: Sequence[dict[str, Any]], *, topic: str | None = None) -> int:
-        """Write; return the last seq."""
+    def append(self, records: Sequence[dict[str, Any]], *, topic: str | None = None) -> None:
         target = f"/v0/topics/{topic or self.topic}?return_seqs=false"
-        last: int = self.call("POST", target, json={"records": list(records)})["last_seq"]
-        return last
+        self.call("POST", target, json={"records": list(records)})
 
-    def number(self, count: int, *, start: int = 0, topic: str | None = None) -> int:
+    def number(self, count: int, *, start: int = 0, topic: str | None = None) -> None:
         """Write records that count: data, tag and node say their number."""
         records = [
             {"data": {"n": n, "text": f"é {n}"}, "tag": f"t{n % 10}", "node": "x", "meta": {"m": n}}
             for n in range(start, start + count)
         ]
-        return self.append(records, topic=topic)
+        self.append(records, topic=topic)
 
     def drop(self) -> None:
         self.call("DELETE", f"/v0/topics/{self.topic}")

@@ -160,6 +160,20 @@ def test_a_directory_in_use_is_read_with_a_warning(
     assert "is in use, or was not closed" in caplog.messages[0]
 
 
+def test_a_partitioned_topic_of_a_directory_is_all_of_its_partitions(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    with topics.open(path) as log:
+        log.create("orders", partitions=3)
+        log.append("orders", [{"data": n, "key": f"k{n}"} for n in range(30)])
+    _, plan = snapshot_and_plan(options(path, "orders"))
+    found = rows(plan, Decoder(ROW, Bounds(), verify=True))
+    assert sorted(int(row["data"]) for row in found) == list(range(30))
+    assert {(row["topic"], row["partition"]) for row in found} == {("orders", n) for n in range(3)}
+    assert all(row["key"] == f"k{row['data']}" for row in found)
+    one, _ = snapshot_and_plan(options(path, "orders-1"))
+    assert [r.part for r in one.ranges] == [Part("orders-1", "orders", 1)]
+
+
 def test_times_become_seqs(directory: str) -> None:
     given = options(directory, "orders")
     catalog = DirectoryCatalog(directory)

@@ -18,12 +18,11 @@ def test_the_snippets_of_the_page_run(
     spark: "SparkSession",
     server: ServerProcess,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in code_blocks(DOCS / "reference" / "spark.md", "py"):
-        exec(block.replace("http://127.0.0.1:4000", server.url), names)
+        here = block.replace("http://127.0.0.1:4000", server.url)
+        exec(here.replace("./checkpoint", str(tmp_path / "checkpoint")), names)
     assert names["spark"] is spark
     assert "|  2|" in capsys.readouterr().out

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-KEYS = "reader-and-writer:rw,nobody:r:other,writer:w"
+KEYS = "reader-and-writer:rw+a,nobody:r:other,writer:w"
 
 
 @pytest.fixture
@@ -154,3 +154,22 @@ def test_what_is_read_can_be_written_back(spark: "SparkSession", feed: Feed) -> 
         for records in (feed.records(), feed.records(f"{feed.topic}.copy"))
     ]
     assert shown[0] == shown[1]
+
+
+def test_keys_place_the_rows_of_a_partitioned_topic(spark: "SparkSession", feed: Feed) -> None:
+    feed.create(partitions=3)
+    rows = spark.range(0, 60, 1, 2).selectExpr(
+        "cast(id as string) as data", "concat('k', id % 7) as key", "'t' as tag"
+    )
+    for _ in range(2):  # the second time it is a repeat
+        save(rows, feed, sinkId="nightly", batchRecords=7)
+    options = {"url": feed.url, "token": "reader-and-writer", "topic": feed.topic}
+    found = spark.read.format("topics").options(**options).load().collect()
+    assert sorted(int(row.data) for row in found) == list(range(60))
+    assert {row.topic for row in found} == {feed.topic}
+    assert all(row.key == f"k{int(row.data) % 7}" and row.tag == "t" for row in found)
+    placed: dict[str, set[int]] = {}
+    for row in found:
+        placed.setdefault(row.key, set()).add(row.partition)
+    assert all(len(partitions) == 1 for partitions in placed.values())
+    assert len({row.partition for row in found}) > 1

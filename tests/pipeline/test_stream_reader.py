@@ -146,3 +146,20 @@ def test_a_group_is_told_and_may_refuse(feed: Feed, status: int) -> None:
     opened._server = Server(feed.url, transport=httpx.MockTransport(answer))
     opened.commit(end)
     assert told == [{"offsets": {feed.topic: {"0": 3}}}]
+
+
+def test_a_group_of_the_server_shows_how_far_a_stream_is(feed: Feed) -> None:
+    feed.create(partitions=2)
+    feed.append([{"data": n, "key": f"k{n}"} for n in range(20)])
+    opened = reader(feed, group=f"{feed.topic}.group")
+    start = opened.initialOffset()
+    assert set(start) == {f"{feed.topic}-0", f"{feed.topic}-1"}
+    end = opened.latestOffset(start, ALL)
+    assert len(rows(opened, start, end)) == 20
+    opened.commit(end)
+    shown = feed.call("GET", f"/v0/groups/{feed.topic}.group")
+    heads = {int(name[-1]): place["next_from_seq"] for name, place in end.items()}
+    assert sum(heads.values()) == 20
+    assert {one["partition"]: one["committed"] for one in shown["partitions"]} == heads
+    assert shown["lag_total"] == 0
+    opened.stop()

@@ -1,5 +1,6 @@
 """What every command of `topics pipeline` shares: the server, the bar, the summary."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ TokenFile = Annotated[
         "--token-file",
         envvar="TOPICS_TOKEN_FILE",
         metavar="FILE",
-        help="a file with the key for the server: a key on the command line would show in `ps`",
+        help="a file with the key for the server; default: the variable TOPICS_TOKEN",
     ),
 ]
 Master = Annotated[
@@ -53,7 +54,8 @@ class Output(Struct, frozen=True, kw_only=True):
 
 def read_token(file: Path | None) -> Token | None:
     if file is None:
-        return None
+        token = os.environ.get("TOPICS_TOKEN", "")
+        return Token(token) if token else None
     try:
         return Token(file.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as problem:

@@ -2,8 +2,7 @@
 
 What segments hold is read; records that are only in the WAL are not seen: a clean stop of the
 server or of the log puts everything into segments. The newest snapshot tells names and floors. A
-cold directory has none: its topics go by their ids, sixteen hex digits. Partitions are read by
-their own names.
+cold directory has none: its topics go by their ids, sixteen hex digits.
 """
 
 import logging
@@ -28,7 +27,9 @@ class DirectoryCatalog:
         loaded = load_newest_snapshot(open_directory(path))
         self._topics: dict[str, TopicSnapshot | None] = {}
         self._ids: dict[str, int] = {}
+        self._parents: dict[int, str] = {}
         if loaded is not None:
+            self._parents.update({parent.topic_id: parent.name for parent in loaded[1].partitioned})
             self._topics.update({topic.name: topic for topic in loaded[1].topics})
             self._ids.update({topic.name: topic.topic_id for topic in loaded[1].topics})
         else:
@@ -49,18 +50,13 @@ class DirectoryCatalog:
         """Nothing is held open."""
 
     def states(self, topics: Sequence[str], *, skip_missing: bool = False) -> list[PartState]:
-        names: set[str] = set()
+        parts: set[Part] = set()
         for pattern in topics:
-            found = {
-                name
-                for name in self._topics
-                if (name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern)
-            }
+            found = {part for part in map(self._part, self._topics) if _is_meant(part, pattern)}
             if not found and not pattern.endswith("*") and not skip_missing:
                 raise TopicNotFound(pattern)
-            names |= found
-        parts = [Part(name, name) for name in sorted(names)]
-        return [self._state(part, self.manifest(part)) for part in parts]
+            parts |= found
+        return [self._state(part, self.manifest(part)) for part in sorted(parts)]
 
     def manifest(self, part: Part, *, pin_ms: int | None = None) -> Manifest:  # noqa: ARG002 - nothing to pin
         topic = self._topics[part.name]
@@ -90,6 +86,13 @@ class DirectoryCatalog:
                 idx = map_file(self._file(self._ids[state.part.name], segment.first_seq, "idx"))
                 return segment.first_seq + bisect_ts(idx, 0, segment.records, ts)
         return state.head_seq + 1
+
+    def _part(self, name: str) -> Part:
+        topic = self._topics[name]
+        parent = None if topic is None else self._parents.get(topic.parent_id)
+        if topic is None or parent is None:
+            return Part(name, name)
+        return Part(name, parent, topic.partition)
 
     def _state(self, part: Part, manifest: Manifest) -> PartState:
         return PartState(
@@ -131,3 +134,10 @@ class DirectoryCatalog:
     def _file(self, topic_id: int, first_seq: int, kind: str) -> str:
         name = paths.segment_data_path if kind == "data" else paths.segment_idx_path
         return f"{self._path}/{name(topic_id, first_seq)}"
+
+
+def _is_meant(part: Part, pattern: str) -> bool:
+    """Tell whether a pattern names a part, or the topic it is a partition of."""
+    if pattern.endswith("*"):
+        return part.name.startswith(pattern[:-1])
+    return pattern in (part.name, part.topic)

@@ -12,10 +12,9 @@ import pyarrow as pa
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from topics.errors import BadRow, OptionError, RequestError
-from topics.limits import MAX_META_KEYS, Limits, check_topic_name
+from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS, Limits, check_topic_name
 
 COLUMNS: Final = ("data", "topic", "key", "tag", "node", "meta")
-MAX_KEY_BYTES: Final = 256
 _LIMITS: Final = Limits()
 _TYPES: Final = {
     "data": ("string", "variant", "struct", "map", "array"),
