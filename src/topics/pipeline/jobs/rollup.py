@@ -16,6 +16,7 @@ from topics.pipeline.lake.write import Batch, save
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 ROLLUP: Final = "rollup"
 TABLE: Final = "_rollup"
@@ -58,6 +59,13 @@ def count_windows(frame: "DataFrame", *, window_ms: int) -> "DataFrame":
     ).withColumn("date", F.to_date("window_start"))
 
 
+def _nullable(schema: "StructType") -> "StructType":
+    """Return a schema as files give it back: Parquet promises no value to be there."""
+    from pyspark.sql.types import StructField, StructType  # noqa: PLC0415 - on a driver
+
+    return StructType([StructField(f.name, f.dataType, nullable=True) for f in schema.fields])
+
+
 class _RollupWriter:
     """Writes the batches of the query `rollup`."""
 
@@ -72,14 +80,15 @@ class _RollupWriter:
             return 0
         frame.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
         rows = count_windows(frame, window_ms=self._window_ms).coalesce(1)
+        schema = _nullable(rows.schema)
         save(rows, self._log, ROLLUP, TABLE)
         files = adopt(self._log, ROLLUP, TABLE, name=batch.file_name, schema=0)
         if files:
             base = f"{self._log.root}/{TABLE[1:]}"
             paths = [f"{self._log.root}/{file.path}" for file in files]
-            reader = frame.sparkSession.read.schema(rows.schema).option("basePath", base)
+            reader = frame.sparkSession.read.schema(schema).option("basePath", base)
             self._tell(reader.parquet(*paths).coalesce(1), batch)
-        schemas = {} if TABLE in state.schemas else {TABLE: rows.schema.json()}
+        schemas = {} if TABLE in state.schemas else {TABLE: schema.json()}
         change = msgspec.structs.replace(batch.change(), add=tuple(files), schemas=schemas)
         self._log.commit(change)
         return sum(file.rows for file in files)
