@@ -57,8 +57,8 @@ bench: setup ## the server beside Redis, NATS, nginx and ASGI servers, as ratios
 bench-engine: setup ## how fast the engine is, as ratios in one run
 	$(BIN)/python -m benchmarks.engine
 
-run: setup ## start the server on http://127.0.0.1:4000, data in ./topics-data; Ctrl-C stops it
-	$(BIN)/topics serve
+run: setup ## server, console and pipeline on http://127.0.0.1:4000, data in ./topics-data and ./topics-lake; Ctrl-C stops it
+	$(BIN)/topics up
 
 clean: ## remove what was built, the venv and caches; data directories stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info

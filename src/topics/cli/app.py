@@ -4,9 +4,11 @@ import typer
 
 from topics.cli.config import show_config
 from topics.cli.context import context_app
+from topics.cli.demo import run_demo
 from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
 from topics.cli.inspect import run_inspect
+from topics.cli.pipeline import pipeline_app
 from topics.cli.put import run_put
 from topics.cli.queue import queue_app
 from topics.cli.repair import run_repair
@@ -14,6 +16,7 @@ from topics.cli.router import router_app
 from topics.cli.serve import run_serve
 from topics.cli.tail import run_tail
 from topics.cli.topic import topic_app
+from topics.cli.up import run_up
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
 
@@ -31,8 +34,11 @@ app.add_typer(group_app, name="group")
 app.add_typer(queue_app, name="queue")
 app.add_typer(router_app, name="router")
 app.add_typer(context_app, name="context")
+app.add_typer(pipeline_app, name="pipeline")
 
+app.command("up")(run_up)
 app.command("serve")(run_serve)
+app.command("demo")(run_demo)
 app.command("put")(run_put)
 app.command("tail")(run_tail)
 app.command("verify")(run_verify)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -16,8 +16,10 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from topics.errors import ConfigError
 from topics.pipeline.jobs.job import JobRun, JobSummary, Listener, Progress, format_metrics
-from topics.pipeline.jobs.tell import TopicListener
 from topics.pipeline.options import Token
+
+if TYPE_CHECKING:
+    from topics.pipeline.jobs.tell import TopicListener
 
 Url = Annotated[
     str, typer.Option("--url", envvar="TOPICS_URL", metavar="URL", help="the server of the topics")
@@ -62,12 +64,19 @@ def read_token(file: Path | None) -> Token | None:
         raise ConfigError(f"the token file {file} cannot be read: {problem}") from problem
 
 
+def listen_at(url: str, token: Token | None) -> "TopicListener":
+    """Return who writes progress to a server."""
+    from topics.pipeline.jobs.tell import TopicListener  # noqa: PLC0415 - needs an extra
+
+    return TopicListener(url, token)
+
+
 @contextmanager
 def run_job(
     name: str, output: Output, *, url: str | None, token: Token | None, table: str | None = None
 ) -> Iterator[JobRun]:
     """Run a job: show a bar, tell the server, and print the summary at the end, also of Ctrl-C."""
-    topic = None if url is None or output.dry_run else TopicListener(url, token)
+    topic = None if url is None or output.dry_run else listen_at(url, token)
     with _bar(name) as bar:
         listeners: Iterable[Listener] = [bar] if topic is None else [bar, topic]
         run = JobRun(name, listeners=listeners, table=table, dry_run=output.dry_run)

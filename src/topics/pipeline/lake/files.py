@@ -7,8 +7,6 @@ the try before; names tell the batch, so that leftovers can be told from files t
 from collections.abc import Iterator
 from typing import Final
 
-import pyarrow.parquet as pq
-
 from topics.pipeline.lake.entry import LakeFile
 from topics.pipeline.lake.log import GAPS, RAW, STAGING_DIR, LakeLog, table_dir
 
@@ -33,6 +31,8 @@ def staging(query: str, table: str) -> str:
 
 def adopt(log: LakeLog, query: str, table: str, *, name: str, schema: int) -> list[LakeFile]:
     """Move what was staged for a table to its place; it does not count before a commit."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - comes with the extra; only a run needs it
+
     source = staging(query, table)
     found = []
     for number, path in enumerate(sorted(list_files(log, source))):

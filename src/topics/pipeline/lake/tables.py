@@ -4,13 +4,14 @@ Keeps: a frame reads the lake as it was when the frame was made. Files of an old
 by the newest: columns they lack are null.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from topics.errors import OptionError
-from topics.pipeline.lake.entry import LakeState
+from topics.pipeline.lake.entry import LakeFile, LakeState
 from topics.pipeline.lake.log import GAPS, RAW, LakeLog, table_dir
 
 if TYPE_CHECKING:
@@ -43,18 +44,25 @@ def read_table(
     if table not in state.schemas:
         known = ", ".join(sorted(state.schemas)) or "none"
         raise OptionError(f"{root} has no table {table!r}; tables: {known}")
+    whole = read_files(spark, log, state, state.files_of(table), table=table)
+    return whole.select(*COLUMNS.get(table, whole.columns))
+
+
+def read_files(
+    spark: "SparkSession", log: LakeLog, state: LakeState, files: Sequence[LakeFile], *, table: str
+) -> "DataFrame":
+    """Read some files of a table, with all columns of its newest schema."""
     versions = [parse_schema(text) for text in state.schemas[table]]
     parts = []
     for number, schema in enumerate(versions):
-        paths = [f"{log.root}/{f.path}" for f in state.files_of(table) if f.schema == number]
+        paths = [f"{log.root}/{file.path}" for file in files if file.schema == number]
         if paths:
             base = f"{log.root}/{table_dir(table)}"
             part = spark.read.schema(schema).option("basePath", base).parquet(*paths)
             parts.append(part.to(versions[-1]))
     if not parts:
-        parts = [spark.createDataFrame([], versions[-1])]
-    whole = reduce(lambda one, other: one.unionByName(other), parts)
-    return whole.select(*COLUMNS.get(table, versions[-1].names))
+        return spark.createDataFrame([], versions[-1])
+    return reduce(lambda one, other: one.unionByName(other), parts)
 
 
 def parse_schema(text: str) -> "StructType":

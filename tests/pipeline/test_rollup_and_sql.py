@@ -1,0 +1,82 @@
+"""Rollups count every record once; SQL sees topics and tables by their names."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pipeline.feed import Feed
+from tests.pipeline.lakes import Lake
+
+from topics.errors import PipelineError
+from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.jobs.rollup import ROLLUP_TOPIC, run_rollup
+from topics.pipeline.jobs.sql import SqlOptions, format_csv, names_in, rows_of, run_query
+from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.query import QueryOptions
+from topics.pipeline.lake.tables import read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+spark_test = pytest.mark.spark
+one_worker = pytest.mark.xdist_group("spark")
+
+
+@spark_test
+@one_worker
+def test_a_rollup_counts_records_bytes_and_delay_by_tag(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    feed.append([{"data": {"n": n}, "tag": f"t{n % 2}"} for n in range(10)])
+    options = QueryOptions(url=feed.url, topics=feed.topic)
+    for expected in (10, 14):  # a second run counts only what is new
+        with JobRun("rollup") as run:
+            run_rollup(spark, str(tmp_path), options, run, window_ms=3_600_000)
+        rows = read_table(spark, str(tmp_path), "_rollup").collect()
+        assert sum(row.records for row in rows) == expected
+        if expected == 10:
+            feed.append([{"data": {"n": n}, "tag": "t1"} for n in range(4)])
+    assert sum(row.records for row in rows if row.tag == "t1") == 9
+    assert sum(row.bytes for row in rows) == 14 * len('{"n":0}')
+    assert all(0 <= row.delay_ms_max <= row.delay_ms_sum for row in rows)
+    assert {row.window_ms for row in rows} == {3_600_000}
+
+    told = [record["data"] for record in feed.records(ROLLUP_TOPIC)]
+    ours = [record for record in told if record["topic"] == feed.topic]
+    assert sum(record["records"] for record in ours) == 14
+    assert set(ours[0]) >= {"window_start", "tag", "bytes", "rate_per_s", "delay_ms_max"}
+    assert LakeLog(str(tmp_path)).load().queries["rollup"].batch == 1
+
+
+@spark_test
+@one_worker
+def test_sql_reads_topics_and_tables_by_name(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    lake = Lake(spark, tmp_path / "lake", feed)
+    feed.append([{"data": {"n": n, "s": 'a "b", c'}} for n in range(5)])
+    lake.run()
+    options = SqlOptions(url=feed.url, lake=lake.root)
+    name = feed.topic.replace("-", "_")
+    both = f"SELECT (SELECT count(*) FROM `{feed.topic}`) AS log, count(*) AS lake FROM lake_raw"
+    assert list(rows_of(run_query(spark, both, options))) == [{"log": 5, "lake": 5}]
+    typed = f"SELECT value.n, value.s, ts FROM lake_{name} ORDER BY seq LIMIT 2"
+    frame = run_query(spark, typed, options)
+    lines = list(format_csv(frame.columns, rows_of(frame)))
+    parsed = list(csv.reader(lines))
+    assert parsed[0] == ["n", "s", "ts"]
+    assert parsed[2][:2] == ["1", 'a "b", c']
+    with pytest.raises(PipelineError, match="nowhere"):
+        run_query(spark, "SELECT * FROM nowhere", options)
+
+
+def test_names_are_words_and_what_is_in_back_quotes() -> None:
+    query = "SELECT a.x FROM `orders.eu` a JOIN lake_raw ON a.seq = 1"
+    assert {"orders.eu", "lake_raw", "a"} <= names_in(query)
+    assert "orders" not in names_in(query)
+
+
+def test_values_that_are_no_plain_text_are_json_in_a_csv() -> None:
+    rows = [{"a": {"b": [1, None]}, "c": None, "d": True}]
+    assert list(format_csv(["a", "c", "d"], rows)) == ["a,c,d", '"{""b"":[1,null]}",,True']
