@@ -4,7 +4,7 @@ A table that has a text column `data` holds records already; of any other the wh
 `data`. JSON lines are not parsed here: the kernel checks them where frames are made.
 """
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -31,10 +31,17 @@ class LoadInput(Struct, frozen=True, kw_only=True):
     """For Spark's own reader."""
 
 
+def parse_input(kind: str, **given: Any) -> LoadInput:  # noqa: ANN401 - the other fields
+    """Return what is loaded, by the name of its format."""
+    if kind not in FORMATS:
+        raise OptionError(f"{kind!r} cannot be loaded: use one of {', '.join(FORMATS)}")
+    parsed = LoadInput(format=cast("Format", kind), **given)
+    check_input(parsed)
+    return parsed
+
+
 def check_input(given: LoadInput) -> None:
     """Refuse what cannot be read before a session is asked."""
-    if given.format not in FORMATS:
-        raise OptionError(f"{given.format!r} cannot be loaded: use one of {', '.join(FORMATS)}")
     if given.format == "kafka":
         return
     if given.path is None:
