@@ -59,8 +59,8 @@ def run(bench: Bench, count: int) -> tuple[list[Row], list[Group]]:
     write_lines(bench.folder / "large", count)
     write_lines(bench.folder / "small", count // 10)
     bench.load("small", "warm-up")
-    small_load_s = bench.load("small", "small")
-    large_load_s = bench.load("large", "large")
+    small_load_s = min(bench.load("small", name) for name in ("small", "small-2"))
+    large_load_s = min(bench.load("large", name) for name in ("large", "large-2"))
     rows: list[Row] = list(
         growth.measure(bench, small_load_s=small_load_s, large_load_s=large_load_s)
     )

@@ -13,9 +13,10 @@ MEMORY_AIM = 1.25
 
 
 def measure(bench: Bench, *, small_load_s: float, large_load_s: float) -> Iterator[Row]:
-    small = best_s(lambda: scan(bench.topic("small")))
+    frames = bench.topic("small"), bench.topic("large")
+    small = best_s(lambda: scan(frames[0]))
     small_kib = worker_kib(bench)
-    large = best_s(lambda: scan(bench.topic("large")))
+    large = best_s(lambda: scan(frames[1]))
     large_kib = worker_kib(bench)
     yield _row("scan of ten times the records", large / small)
     yield _row("bulk-load of ten times the records", large_load_s / small_load_s)

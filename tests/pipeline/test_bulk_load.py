@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.feed import Feed
 
-from topics.errors import OptionError, ServerRefused
+from topics.errors import OptionError, ServerRefused, UploadNotFound
 from topics.pipeline.jobs.bulk_load import LoadOptions, bulk_load, plan_shares
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.load_input import LoadInput
+from topics.pipeline.server import Server
 from topics.testing.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -163,3 +164,44 @@ def test_shares_are_dense_and_in_the_order_of_tasks() -> None:
     assert {task: (share.first_seq, share.rows) for task, share in shares.items()} == {
         0: (1, 3), 2: (4, 5), 7: (9, 1),
     }  # fmt: skip
+
+
+def test_a_server_that_was_killed_before_the_last_step_has_no_topic(
+    spark: "SparkSession",
+    server: ServerProcess,
+    feed: Feed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = Server.attach
+
+    def killed(self: Server, *given: Any) -> None:  # noqa: ANN401 - handed on
+        server.kill9()
+        server.start()
+        attach(self, *given)
+
+    monkeypatch.setattr(Server, "attach", killed)
+    with pytest.raises(UploadNotFound):
+        load(spark, feed, format="jsonl", path=lines(tmp_path / "in", 100))
+    assert feed.topic not in [found["topic"] for found in feed.call("GET", "/v0/topics")["topics"]]
+    assert uploads(server) == []
+
+
+def test_a_last_step_whose_answer_was_lost_is_known_to_be_done(
+    spark: "SparkSession",
+    server: ServerProcess,
+    feed: Feed,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = Server.attach
+
+    def lost(self: Server, *given: Any) -> None:  # noqa: ANN401 - handed on
+        attach(self, *given)
+        server.kill9()
+        server.start()
+        attach(self, *given)
+
+    monkeypatch.setattr(Server, "attach", lost)
+    load(spark, feed, format="jsonl", path=lines(tmp_path / "in", 100))
+    assert [record["data"]["n"] for record in feed.records()] == list(range(100))
