@@ -40,12 +40,11 @@ class Target(Struct, frozen=True, kw_only=True):
     segment_bytes: int = SEGMENT_BYTES
 
 
-def build_segments(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[BuiltSegment]:
+def build_segments(found: Iterable[Columns], target: Target) -> Iterator[BuiltSegment]:
     """Build the segments of one task, in the order of its rows."""
     builder = _Builder(target)
-    for batch in batches:
-        for part in _cut(batch, target.segment_bytes):
-            yield from builder.add(part)
+    for columns in found:
+        yield from builder.add(columns)
     yield from builder.finish()
 
 
@@ -70,15 +69,24 @@ class _Builder:
         self._idx: list[Buffer] = []
         self._bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[BuiltSegment]:
+    def add(self, columns: Columns) -> Iterator[BuiltSegment]:
         """Take rows in; yields the segment before them when it is full."""
-        if self._bytes and self._bytes + _expected(batch) > self._target.segment_bytes:
+        expected = _expected(columns)
+        room = self._target.segment_bytes
+        if self._bytes and self._bytes + expected > room:
             yield from self.finish()
+        step = max(1, columns.count * room // max(expected, 1))
+        for start in range(0, columns.count, step):
+            if start:
+                yield from self.finish()
+            self._add(columns, start, min(start + step, columns.count))
+
+    def _add(self, columns: Columns, start: int, stop: int) -> None:
         try:
             data, idx = encode_columns(
-                to_columns(batch, ts=self._target.ts),
-                start=0,
-                stop=batch.num_rows,
+                columns,
+                start=start,
+                stop=stop,
                 topic_id=self._target.topic_id,
                 first_seq=self._next_seq,
                 base=self._bytes,
@@ -88,12 +96,12 @@ class _Builder:
                 max_node_bytes=_LIMITS.max_node_bytes,
             )
         except RequestError as error:
-            before = self._next_seq - self._target.first_seq
+            before = self._next_seq - self._target.first_seq - start
             raise BadRow(f"behind row {before} of task {self._target.attempt}: {error}") from None
         self._data.append(data)
         self._idx.append(idx)
         self._bytes += len(data)
-        self._next_seq += batch.num_rows
+        self._next_seq += stop - start
 
     def finish(self) -> Iterator[BuiltSegment]:
         """Write what there is."""
@@ -119,16 +127,10 @@ class _Builder:
         self._disk.rename(own, name)
 
 
-def _expected(batch: pa.RecordBatch) -> int:
-    size: int = batch.nbytes + batch.num_rows * _FRAME_BYTES
-    return size
-
-
-def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch that is more than a segment."""
-    rows = max(1, batch.num_rows * size // max(_expected(batch), 1))
-    for at in range(0, batch.num_rows, rows):
-        yield batch.slice(at, rows)
+def _expected(columns: Columns) -> int:
+    """Say about how many bytes the frames will take."""
+    parts = (columns.data, columns.meta, columns.tag, columns.node)
+    return columns.count * _FRAME_BYTES + sum(len(part.heap) for part in parts if part is not None)
 
 
 def to_columns(batch: pa.RecordBatch, *, ts: int) -> Columns:
