@@ -1,5 +1,6 @@
 """`make cluster`: a master and two workers on loopback, and the tests of the pipeline on them."""
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ DEADLINE_S = 1_800
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process is left behind
     chosen = sys.argv[1:] or ["tests/pipeline"]
     with (
         tempfile.TemporaryDirectory(prefix="topics-cluster-") as folder,

@@ -46,7 +46,7 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         batch = 0
-        while not self._done.wait(0.05):
+        while not self._done.wait(0.2):
             batch += 1
             records = [{"data": {"n": n}} for n in range(self.written, self.written + 50)]
             body = {"records": records, "producer_id": "feeder", "producer_seq": batch}

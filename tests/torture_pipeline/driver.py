@@ -30,9 +30,10 @@ def main() -> None:
             "spark.log.level": "OFF",
         },
     )
+    most = 20_000 if once else 2_000
     frame = (
         spark.readStream.format("topics")
-        .options(url=url, topic=SOURCE, startingOffsets="earliest", maxRecordsPerTrigger="2000")
+        .options(url=url, topic=SOURCE, startingOffsets="earliest", maxRecordsPerTrigger=str(most))
         .load()
         .select("data")
     )
@@ -42,9 +43,7 @@ def main() -> None:
     print("running", flush=True)
 
     def lake() -> None:
-        options = QueryOptions(
-            url=url, topics=SOURCE, once=once, interval_ms=100, max_records=2_000
-        )
+        options = QueryOptions(url=url, topics=SOURCE, once=once, interval_ms=100, max_records=most)
         try:
             with JobRun("lake") as run:
                 run_lake(spark, f"{folder}/lake", options, run, infer=False)
