@@ -1,6 +1,10 @@
 """An audit finds each kind of damage, and nothing in a healthy store."""
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.pipeline.feed import Feed
 
+from topics.cli import exit_codes
 from topics.clock import SystemClock
 from topics.embedded import Log
 from topics.errors import OptionError
@@ -271,3 +276,24 @@ def test_a_manifest_that_names_a_seq_twice_or_never_is_bad(fed: Feed) -> None:
     assert verdict.uncovered == [(101, 200)]
     low = msgspec.structs.replace(manifest, evict_floor=manifest.earliest_seq + 1)
     assert "floors" in judge_manifest(low).findings[0].message
+
+
+def test_the_command_writes_its_reports_and_ends_with_the_code_for_damage(
+    store: Path, tmp_path: Path
+) -> None:
+    flip_data(store)
+    said = subprocess.run(
+        [sys.executable, "-m", "topics", "pipeline", "audit", "--path", str(store), "--master",
+         "local[1]", "--report", "audit.json", "--html", "audit.html", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert said.returncode == exit_codes.DAMAGE, said.stderr
+    assert "orders 101: damaged" in said.stderr
+    assert json.loads(said.stdout)["detail"]["healthy"] is False
+    assert json.loads((tmp_path / "audit.json").read_text())["records"] >= RECORDS - 100
+    assert "not healthy" in (tmp_path / "audit.html").read_text()
