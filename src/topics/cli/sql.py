@@ -34,7 +34,7 @@ def run_sql_command(
 ) -> None:
     """Ask topics by their names, and tables of a lake with lake_ in front.
 
-    Without -e it reads queries from stdin, each up to a semicolon.
+    Without -e it reads queries from stdin, each up to a line that ends with a semicolon.
     """
     check_installed()
     from topics.pipeline.jobs.sql import SqlOptions  # noqa: PLC0415 - an extra
@@ -60,23 +60,21 @@ def _prompt(spark: "SparkSession", options: "SqlOptions", form: Format) -> None:
         if not waiting and line.strip().lower() in ("quit", "exit", r"\q"):
             return
         waiting += f"{line}\n"
-        while ";" in waiting:
-            query, _, waiting = waiting.partition(";")
-            waiting = waiting.lstrip()
-            if not query.strip():
-                continue
-            try:
-                _answer(spark, query, options, form)
-            except PipelineError as error:
-                if not is_person:
-                    raise
-                say(str(error))
+        if not line.rstrip().endswith(";"):
+            continue
+        query, waiting = waiting, ""
+        try:
+            _answer(spark, query, options, form)
+        except PipelineError as error:
+            if not is_person:
+                raise
+            say(str(error))
 
 
 def _answer(spark: "SparkSession", query: str, options: "SqlOptions", form: Format) -> None:
     from topics.pipeline.jobs.sql import format_csv, rows_of, run_query  # noqa: PLC0415 - an extra
 
-    frame = run_query(spark, query, options)
+    frame = run_query(spark, query.strip().rstrip(";"), options)
     rows = rows_of(frame)
     if form == "json":
         for row in rows:
