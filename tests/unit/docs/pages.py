@@ -8,6 +8,7 @@ DOCS = ROOT / "docs"
 TOP_PAGES = tuple(
     ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 )
+RUNNABLE = ("sh", "python")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -29,6 +30,11 @@ def read(page: Path) -> str:
 
 def code_blocks(page: Path, language: str) -> list[str]:
     return [block for found, block in _FENCE.findall(read(page)) if found == language]
+
+
+def runnable_blocks(page: Path) -> list[tuple[str, str]]:
+    """Return what a reader would type, in order: (`sh` or `python`, code)."""
+    return [(found, block) for found, block in _FENCE.findall(read(page)) if found in RUNNABLE]
 
 
 def prose(page: Path) -> str:
