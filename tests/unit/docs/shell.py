@@ -4,9 +4,11 @@ The commands are those of the page. What differs: port 4000 is a free one, `make
 alone, other `make` targets are only looked up, and a server that was started is waited for.
 """
 
+import contextlib
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -64,8 +66,9 @@ class Terminal:
 
     def close(self) -> None:
         """End what was started here, and nothing else."""
-        if self._bash.poll() is None:
-            self._bash.communicate(b"\nkill -9 $(jobs -p) 2>/dev/null\nexit\n", timeout=DEADLINE_S)
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(self._bash.pid, signal.SIGKILL)  # a session of its own
+        self._bash.communicate()
 
     def __enter__(self) -> Self:
         return self
