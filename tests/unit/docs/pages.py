@@ -8,6 +8,7 @@ DOCS = ROOT / "docs"
 TOP_PAGES = tuple(
     ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 )
+EXAMPLE_PAGES = tuple(sorted((ROOT / "examples").rglob("README.md")))
 RUNNABLE = ("sh", "python")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -17,7 +18,7 @@ def doc_pages() -> list[Path]:
 
 
 def every_page() -> list[Path]:
-    return [*TOP_PAGES, *doc_pages()]
+    return [*TOP_PAGES, *EXAMPLE_PAGES, *doc_pages()]
 
 
 def name_of(page: Path) -> str:
