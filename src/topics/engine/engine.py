@@ -511,13 +511,14 @@ class Engine:
         if any(self._tail_is_full(part.shard) for part in spread.parts):
             self.checkpoint()
         self.submit_parts(spread.parts, waiter_of=lambda _: None)
-        last = {part.shard: part.ticket for part in spread.parts if part.ticket is not None}
-        for shard, ticket in last.items():
+        # From the last one, whose sync is most often that of all. But some wait for one where a
+        # later one does not: a repeat, or a write whose seqs are reserved already.
+        for part in reversed(spread.parts):
+            if part.ticket is None:
+                continue
             with suppress(TopicsError):  # the spread tells of it, with what went well
-                shard.commit.commit(ticket)
-        for part in spread.parts:
-            if part.ticket is not None:
-                part.take(part.ticket)
+                part.shard.commit.commit(part.ticket)
+            part.take(part.ticket)
         return spread.answer()
 
     def submit_parts(

@@ -118,6 +118,24 @@ def test_what_speaks_of_seqs_names_the_partitions(place: Place) -> None:
     assert "group" in str(refused.value)
 
 
+# Safety.
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_an_answer_comes_when_every_part_is_as_safe_as_promised(
+    place: Place, durability: str
+) -> None:
+    """Partitions of one shard: some wait for a sync where the last one does not."""
+    log = place.log
+    log.create("orders", partitions=2, durability=durability)
+    zero, one = (next(k for k in KEYS if fnv1a(k) % 2 == n) for n in (0, 1))
+    for n in range(200):
+        log.append("orders", keyed(one), idempotency_key=str(n))
+        appended = log.append("orders", keyed(*[zero] * 7, one), idempotency_key=str(n))
+        assert [p.count for p in appended.placements] == [7, 1]
+        assert appended.placements[0].last_seq == log.state("orders-0").head_seq == 7 * (n + 1)
+
+
 # Repeats.
 
 
