@@ -496,6 +496,8 @@ class Engine:
     def plan_spread(self, parent: Partitioned, write: Write) -> Spread:
         """Decide which partition each record of a write goes to."""
         self._check_open()
+        if self.config.max_total_bytes:  # before the first part: all of it fits, or none
+            self._check_total_bytes(write.batch.payload_bytes)
         return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)
 
     def check_room(self, shard: Shard, size: int) -> None:
@@ -525,10 +527,6 @@ class Engine:
         self, parts: Sequence[Part], *, waiter_of: Callable[[Topic], Waiter | None]
     ) -> None:
         """Queue parts of a write without waiting for them; a refused one knows why."""
-        if self._closed:
-            self._check_open()
-        if self.config.max_total_bytes:
-            self._check_total_bytes(sum(part.batch.payload_bytes for part in parts))
         room: list[Part] = []
         for part in parts:
             if self._tail_is_full(part.shard):

@@ -320,3 +320,19 @@ def test_an_async_log_answers_when_all_parts_are_done(tmp_path: Path) -> None:
                 await log.diff("orders")
 
     asyncio.run(scenario())
+
+
+def test_a_write_that_does_not_fit_in_full_is_refused_before_its_first_part(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path), max_total_bytes=2000) as log:
+            await log.create("orders", partitions=2)
+            records = [{"data": "x" * 1200, "key": key} for key in KEYS[:2]]
+            assert {fnv1a(key) % 2 for key in KEYS[:2]} == {0, 1}
+            with pytest.raises(LimitReached):
+                await log.append("orders", records)
+            await log.sync()
+            assert (await log.state("orders")).count == 0
+
+    asyncio.run(scenario())
