@@ -143,7 +143,10 @@ class Groups:
             verify=self._config.verify_reads,
         )
         return self._submit(
-            name, lambda step: poll.plan_poll(step, request, read_request), waiter=waiter
+            name,
+            lambda step: poll.plan_poll(step, request, read_request),
+            only_reads=True,
+            waiter=waiter,
         )
 
     def submit_seek(
@@ -166,7 +169,7 @@ class Groups:
         return self._submit(name, act, topics=request.topics or (), create=create, waiter=waiter)
 
     def submit_look(self, name: str, *, waiter: Waiter | None = None) -> Submitted:
-        return self._submit(name, look.look, waiter=waiter)
+        return self._submit(name, look.look, only_reads=True, waiter=waiter)
 
     def submit_drop(self, name: str, *, waiter: Waiter | None = None) -> Submitted:
         return self._submit(name, _drop, waiter=waiter)
@@ -285,19 +288,20 @@ class Groups:
         *,
         topics: Iterable[str] = (),
         create: bool = False,
+        only_reads: bool = False,
         waiter: Waiter | None = None,
     ) -> Submitted:
         """Settle a group, do something to it, and queue what has to be written for it."""
         shard = self._shard
         with shard.lock:
-            shard.commit.admit(0)
+            may_change = self._admit(only_reads=only_reads)
             if create:
                 self._check_room(name)
             step = Step(self._table, name, create=create, now_s=self._clock.monotonic_s())
             answer, refusal = None, None
             try:
                 if step.found is not None:
-                    self._settle(step, topics)
+                    self._settle(step, topics, may_change=may_change)
                 answer = act(step)
             except (RequestError, RetryLater) as error:
                 refusal = error
@@ -305,15 +309,26 @@ class Groups:
             shard.commit.submit(word)
         return shard, word
 
-    def _settle(self, step: Step, topics: Iterable[str]) -> None:
-        """Bring a group up to now."""
+    def _admit(self, *, only_reads: bool) -> bool:
+        """Tell whether membership may change; not on a log that failed, where reads go on."""
+        try:
+            self._shard.commit.admit(0)
+        except ShardReadOnly:
+            if not only_reads:
+                raise
+            return False
+        return True
+
+    def _settle(self, step: Step, topics: Iterable[str], *, may_change: bool = True) -> None:
+        """Bring a group up to now; where nothing can be written, only what it sees."""
         group = step.group
         gone = set(group.expired(step.now_s))
         seen = self._seen({*group.topics, *topics})
         is_same = seen == group.seen
         group.seen = seen
         now = group.membership
-        if gone or not (is_same or words.ids_of(group, now.members) == now.partitions):
+        is_settled = is_same or words.ids_of(group, now.members) == now.partitions
+        if may_change and (gone or not is_settled):
             step.change(words.without(group, gone))
 
     def _seen(self, topics: Iterable[str]) -> Mapping[str, tuple[Topic, ...]]:

@@ -12,6 +12,7 @@ from topics.errors import (
     GroupNotEmpty,
     LimitReached,
     RequestError,
+    ShardReadOnly,
     TopicsError,
 )
 from topics.limits import MIB
@@ -242,6 +243,21 @@ def test_a_commit_that_could_not_be_synced_never_was(place: Place, log: Log) -> 
         join(log, "n", "a")
     assert log.engine.groups.listed("g").members == 1  # type: ignore[union-attr]  # it is there
     assert log.engine.groups.topics_of("new") == []
+
+
+def test_reads_go_on_when_the_log_takes_no_more_writes(place: Place, log: Log) -> None:
+    generation = join(log, "m", "a")
+    log.commit("g", {"a": {0: 2}}, member="m", generation=generation)
+    place.disk.arm(FaultPlan().fail(operation="sync_data", forever=True))
+    with pytest.raises(DiskFailed):
+        log.commit("g", {"a": {0: 4}}, member="m", generation=generation)
+    place.clock.advance_ms(SESSION_MS)  # it cannot be let go: that would have to be written
+    state = log.group_state("g")
+    assert (state.generation, state.partitions[0].committed, state.lag_total) == (generation, 2, 3)
+    assert seqs(log, generation) == [3, 4, 5]
+    for change in (lambda: join(log, "n", "a"), lambda: log.leave("g", member="m")):
+        with pytest.raises(ShardReadOnly):
+            change()
 
 
 def test_commits_that_wait_together_share_a_sync(log: Log) -> None:
