@@ -205,6 +205,21 @@ def test_a_partition_stays_with_its_owner_until_it_is_given_up(log: Log) -> None
     assert moved.generation == generation + 1
 
 
+def test_a_late_release_takes_nothing_that_came_back_since(log: Log) -> None:
+    join(log, "m", "a", "b")
+    early = log.heartbeat("g", member="m", generation=join(log, "n", "a", "b"))
+    for _ in range(2):  # the second one is a repeat that was long on its way
+        log.heartbeat("g", member="m", generation=early.generation, released=early.release)
+        log.leave("g", member="n")  # so that all is with `m` again
+        join(log, "n", "a", "b")
+    told = log.heartbeat("g", member="m", generation=early.generation)
+    assert (told.assigned | told.release).keys() == {"a", "b"}
+    log.heartbeat("g", member="m", generation=early.generation, released=told.release)
+    assert log.heartbeat("g", member="n", generation=1).assigned == {}
+    log.heartbeat("g", member="m", generation=told.generation, released=told.release)
+    assert log.heartbeat("g", member="n", generation=1).assigned == told.release
+
+
 # Commits.
 
 
@@ -325,9 +340,9 @@ def test_a_poll_goes_on_where_the_last_one_ended(place: Place, log: Log) -> None
 def test_a_partition_that_comes_back_starts_at_what_is_committed(log: Log) -> None:
     generation = join(log, "m", "a", "b")
     assert len(seqs(log, generation)) == 10
-    join(log, "n", "a", "b")
-    release = log.heartbeat("g", member="m", generation=0).release
-    log.heartbeat("g", member="m", generation=0, released=release)
+    generation = join(log, "n", "a", "b")
+    release = log.heartbeat("g", member="m", generation=generation).release
+    log.heartbeat("g", member="m", generation=generation, released=release)
     log.leave("g", member="n")
     generation = log.heartbeat("g", member="m", generation=0).generation
     polled = log.poll("g", member="m", generation=generation)
