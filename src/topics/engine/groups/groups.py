@@ -136,6 +136,7 @@ class Groups:
         """Plan a poll: the answer is what to read, by `read_plan`."""
         read_request = DiffRequest(
             from_ts=request.from_ts,
+            until_ts=request.until_ts,
             limit=min(request.limit or DEFAULT_LIMIT, self._config.max_limit),
             include_tags=request.include_tags,
             include_meta=request.include_meta,
@@ -208,10 +209,14 @@ class Groups:
         while True:
             plan = cast("PollPlan", self._wait(self.submit_poll(name, request)))
             polled = self.finish_poll(plan, self.read_plan(plan))
-            if polled.batches or self._clock.monotonic_s() >= until_s:
+            if polled.is_news or self._clock.monotonic_s() >= until_s:
                 return polled
+            request = request.behind(polled.positions)
+            plan = plan.without_ended(polled.batches)
             while not self.has_news(plan) and self._clock.monotonic_s() < until_s:
                 self._clock.sleep(POLL_STEP_S)
+                if plan.is_over(self._clock.now_ms()):
+                    break
 
     # The stages of a poll, for whoever answers from callbacks.
 

@@ -270,9 +270,10 @@ def test_reads_go_on_when_the_log_takes_no_more_writes(place: Place, log: Log) -
     state = log.group_state("g")
     assert (state.generation, state.partitions[0].committed, state.lag_total) == (generation, 2, 3)
     assert seqs(log, generation) == [3, 4, 5]
-    for change in (lambda: join(log, "n", "a"), lambda: log.leave("g", member="m")):
-        with pytest.raises(ShardReadOnly):
-            change()
+    with pytest.raises(ShardReadOnly):
+        join(log, "n", "a")
+    with pytest.raises(ShardReadOnly):
+        log.leave("g", member="m")
 
 
 def test_commits_that_wait_together_share_a_sync(log: Log) -> None:
@@ -360,6 +361,53 @@ def test_a_poll_that_answers_after_a_new_join_is_forgotten(log: Log) -> None:
     join(log, "m", "a")
     groups.finish_poll(plan, groups.read_plan(plan))  # type: ignore[arg-type]  # a plan, as told
     assert seqs(log, generation) == [1, 2, 3, 4, 5]
+
+
+def test_a_poll_between_two_times_stops_at_the_end_and_tells_so(place: Place) -> None:
+    log, clock = place.log, place.clock
+    for topic in ("a", "b"):
+        place.fill(topic, 2)
+    clock.advance_ms(1000)
+    middle_ms = clock.now_ms()
+    place.fill("a", 2)
+    generation = join(log, "m", "a", "b")
+    early = log.poll("g", member="m", generation=generation, until_ts=middle_ms, limit=2)
+    assert early.count == 2
+    assert early.until_reached is False  # there is more before the end
+    early = log.poll("g", member="m", generation=generation, until_ts=middle_ms)
+    assert (early.count, early.until_reached) == (2, True)
+    assert early.positions == {"a": {0: 2}, "b": {0: 2}}
+    again = log.poll("g", member="m", generation=generation, until_ts=middle_ms, wait_ms=30_000)
+    assert (again.count, again.until_reached) == (0, True)
+    late = log.poll("g", member="m", generation=generation, from_ts=middle_ms)
+    assert [record.seq for batch in late.batches for record in batch.records] == [3, 4]
+    assert late.until_reached is None
+
+
+def test_a_poll_that_waits_ends_with_its_window(place: Place) -> None:
+    log, clock = place.log, place.clock
+    for topic in ("a", "b"):
+        place.fill(topic, 2)
+    generation = join(log, "m", "a", "b")
+    start_s = clock.monotonic_s()
+    until_ts = clock.now_ms() + 500
+    assert seqs(log, generation, until_ts=until_ts, wait_ms=900) == [1, 2, 1, 2]
+    polled = log.poll("g", member="m", generation=generation, until_ts=until_ts, wait_ms=900)
+    assert (polled.count, polled.until_reached) == (0, True)
+    assert 0.5 <= clock.monotonic_s() - start_s < 0.6
+
+
+def test_a_member_without_partitions_has_not_read_its_window(log: Log) -> None:
+    join(log, "m", "a")
+    generation = join(log, "n", "a")
+    assert log.poll("g", member="n", generation=generation, until_ts=1).until_reached is False
+
+
+def test_a_poll_that_waits_reads_over_what_was_deleted_once(log: Log) -> None:
+    log.delete("a", before_seq=6)
+    generation = join(log, "m", "a")
+    asked = {"generation": generation, "positions": {"a": {0: 0}}, "wait_ms": 50}
+    assert log.poll("g", member="m", **asked).positions == {"a": {0: 5}}  # type: ignore[arg-type]  # of one poll
 
 
 def test_a_poll_stays_within_its_bytes(log: Log) -> None:
