@@ -212,7 +212,7 @@ def test_a_seek_moves_where_it_says(api: Api) -> None:
     assert moved["moves"] == [{"topic": topic, "partition": 0, "from": 3, "to": 0}]
     moved = ok(api.post(f"groups/{group}/seek", {"to": {"ts": 2**52}}))
     assert [move["to"] for move in moved["moves"]] == [5]
-    for to in ("middle", {}, {"seq": 1, "ts": 1}, {"seq": 6}, None):
+    for to in ("middle", {}, {"seq": 1, "ts": 1}, {"seq": 6}, {"ts": 2**64}, {"ts": -1}, None):
         refused(api.post(f"groups/{group}/seek", {"to": to}), 400, "invalid_request")
     none = {"to": "latest", "topics": {fresh("none"): None}}
     refused(api.post(f"groups/{group}/seek", none), 404, "topic_not_found")

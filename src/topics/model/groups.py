@@ -111,12 +111,13 @@ class SeekPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A place: the position itself, or the moment of the first record that is to be read."""
 
     seq: Seq | None = None
-    ts: Annotated[int, Meta(ge=0)] | None = None
+    ts: Ts | None = None
 
     def __post_init__(self) -> None:
         if (self.seq is None) == (self.ts is None):
             raise ValueError("`to` names either `seq` or `ts`")
         check_seq("seq", self.seq or 0)
+        check_seq("ts", self.ts or 0)
 
 
 class SeekRequest(Struct, frozen=True, kw_only=True):
