@@ -16,7 +16,9 @@ from topics.errors import (
     TopicsError,
 )
 from topics.limits import MIB
-from topics.model.groups import CommitRequest, PollRequest, SeekPoint
+from topics.model.groups import CommitRequest, JoinRequest, PollRequest, SeekPoint
+from topics.storage.wal.group_commit import Commitment
+from topics.storage.wal.log import SyncPoint
 from topics.testing.hostile_faults import FaultPlan
 
 SESSION_MS = 1_000
@@ -258,6 +260,33 @@ def test_a_commit_that_could_not_be_synced_never_was(place: Place, log: Log) -> 
         join(log, "n", "a")
     assert log.engine.groups.listed("g").members == 1  # type: ignore[union-attr]  # it is there
     assert log.engine.groups.topics_of("new") == []
+
+
+def test_what_came_during_a_sync_that_failed_is_undone_before_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation = join(log, "m", "a", "b")
+    commit, groups = log.engine.shards[0].commit, log.engine.groups
+    point = commit.log.begin_sync()
+    later: list[Commitment] = []
+
+    def done(seq: int) -> CommitRequest:
+        return CommitRequest(offsets={"a": {0: seq}}, member="m", generation=generation)
+
+    def fail(_: SyncPoint) -> None:
+        later.append(groups.submit_commit("g", done(2))[1])
+        later.append(groups.submit_join("g", JoinRequest(member="n", topics=["a"]))[1])
+        raise DiskFailed("a test")
+
+    monkeypatch.setattr(type(point), "sync", fail)
+    with pytest.raises(DiskFailed):
+        groups.commit("g", done(1))
+    with pytest.raises(TopicsError):
+        join(log, "n", "a")
+    state = log.group_state("g")
+    assert all(word.done and word.error is not None for word in later)
+    assert (state.generation, [m.member for m in state.members]) == (generation, ["m"])
+    assert [p.committed for p in state.partitions] == [None, None]
 
 
 def test_reads_go_on_when_the_log_takes_no_more_writes(place: Place, log: Log) -> None:
