@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.api.long_poll import set_until_alarm
 from topics.engine.groups.poll import PollPlan
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
@@ -129,11 +130,8 @@ class GroupPoll:
             self._ask()
 
     def _await_until(self) -> None:
-        """Look again when the window is over: no write may come to tell."""
-        left_ms = self._request.until_ts - self._app.clock.now_ms()
-        if 0 < left_ms <= MAX_WAIT_MS:
-            alarms = self._app.live.alarms
-            self._until_alarm = alarms.set(left_ms / 1000, self._until_is_there)
+        until_ts = self._request.until_ts
+        self._until_alarm = set_until_alarm(self._app, until_ts, self._until_is_there)
 
     def _until_is_there(self) -> None:
         self._await_until()  # again, where the clock was set back meanwhile
