@@ -6,8 +6,8 @@ from tests.conformance.api import Api, Reply, fresh, open_client
 
 from topics.testing.server_process import ServerProcess
 
-# All writers together send more than may be queued.
-SETTINGS = {"TOPICS_WAL_QUEUE_BYTES": "131072", "TOPICS_WAL_SHARDS": "1"}
+# A third of the writers together send more than may be queued.
+SETTINGS = {"TOPICS_WAL_QUEUE_BYTES": "65536", "TOPICS_WAL_SHARDS": "1"}
 WRITERS = 10
 WRITES = 12
 RECORDS = 60
