@@ -139,6 +139,16 @@ def test_an_answer_comes_when_every_part_is_as_safe_as_promised(
 # Repeats.
 
 
+def test_a_write_that_is_long_forgotten_is_no_new_one_after_growth(place: Place) -> None:
+    log = place.log
+    log.create("orders", partitions=2)
+    for seq in range(100):
+        log.append("orders", keyed(*KEYS[:8]), producer_id="p", producer_seq=seq)
+    log.create("orders", partitions=16)
+    assert log.append("orders", keyed(*KEYS[:8]), producer_id="p", producer_seq=0).deduped
+    assert len(data_of(log)) == 800
+
+
 def test_a_producer_repeats_across_growth_without_writing_twice(place: Place) -> None:
     log = place.log
     log.create("orders", partitions=3)

@@ -1,11 +1,13 @@
 """What a group promises its members, step by step."""
 
 import threading
+from typing import cast
 
 import pytest
 from tests.unit.engine.place import Place
 
 from topics.embedded import Log
+from topics.engine.groups.poll import PollPlan
 from topics.errors import (
     DiskFailed,
     GenerationMismatch,
@@ -390,6 +392,22 @@ def test_a_poll_that_answers_after_a_new_join_is_forgotten(log: Log) -> None:
     join(log, "m", "a")
     groups.finish_poll(plan, groups.read_plan(plan))  # type: ignore[arg-type]  # a plan, as told
     assert seqs(log, generation) == [1, 2, 3, 4, 5]
+
+
+def test_a_poll_that_answers_after_its_generation_counts_for_nothing(log: Log) -> None:
+    generation = join(log, "m", "a", "b")
+    groups = log.engine.groups
+    _, word = groups.submit_poll("g", PollRequest(member="m", generation=generation))
+    log.engine.shards[0].commit.commit(word)
+    plan = cast("PollPlan", word.answer)
+    batches = groups.read_plan(plan)
+    generation = join(log, "n", "a", "b")
+    release = log.heartbeat("g", member="m", generation=generation).release
+    log.heartbeat("g", member="m", generation=generation, released=release)
+    assert groups.finish_poll(plan, batches).count == 10
+    log.leave("g", member="n")
+    generation = log.heartbeat("g", member="m", generation=generation).generation
+    assert len(seqs(log, generation)) == 10  # from what is committed
 
 
 def test_a_poll_between_two_times_stops_at_the_end_and_tells_so(place: Place) -> None:
