@@ -33,6 +33,7 @@ from topics.errors import TopicsError
 from topics.kernel import Batch
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_WAIT_MS
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
 from topics.model.frames import RangePage
@@ -65,6 +66,7 @@ from topics.model.queues import (
     Nacked,
     NackRequest,
 )
+from topics.model.routers import RouterState
 from topics.model.topics import TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.wal.group_commit import Commitment
@@ -486,6 +488,20 @@ class AsyncLog:
         extended: Extended = await waiter.expect(ticket)
         return extended
 
+    # Routers.
+
+    async def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
+        return await self.run(lambda: self.log.put_router(router, **fields))
+
+    async def delete_router(self, router: str) -> bool:
+        return await self.run(lambda: self.log.delete_router(router))
+
+    async def router_state(self, router: str) -> RouterState:
+        return await self.run(lambda: self.log.router_state(router))
+
+    async def routers(self) -> list[RouterState]:
+        return self.log.routers()
+
     # Groups.
 
     async def join(
@@ -584,6 +600,10 @@ class AsyncLog:
 
     async def sync(self) -> None:
         await self.run(self.log.sync)
+
+    async def backup(self, directory: str) -> BackedUp:
+        """Copy everything into a new directory, on a thread of its own: it may take long."""
+        return await self._loop.run_in_executor(None, self.log.backup, directory)
 
     async def close(self) -> None:
         await self.run(self.log.close)

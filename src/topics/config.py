@@ -43,6 +43,8 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
         "TOPICS_API_KEYS": Reserved(
             "keys of the HTTP server: only here, never a flag", secret=True
         ),
+        "TOPICS_URL": Reserved("where clients and the command line find the server"),
+        "TOPICS_TOKEN": Reserved("the key that clients and the command line show", secret=True),
     }
 )
 
@@ -72,6 +74,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     data_dir: Annotated[str, Meta(description="where everything is kept")] = "./topics-data"
     cold_dir: Annotated[
         str | None, Meta(description="folder for old sealed segments; unset: no cold tier")
+    ] = None
+
+    backup_dir: Annotated[
+        str | None, Meta(description="folder that backups over HTTP go to; unset: there are none")
     ] = None
 
     host: Annotated[str, Meta(description="address the HTTP server listens on")] = "127.0.0.1"
@@ -193,7 +199,7 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         for setting in settings().values():
             setting.check(getattr(self, setting.name))
-        _check_dirs(self.data_dir, self.cold_dir)
+        _check_dirs(self.data_dir, self.cold_dir, self.backup_dir)
         if self.commit_window_min_us > self.commit_window_max_us:
             raise ConfigError(
                 "TOPICS_COMMIT_WINDOW_MIN_US must not be above TOPICS_COMMIT_WINDOW_MAX_US, "
@@ -455,8 +461,13 @@ def nearest(name: str, known: Sequence[str], *, shown: Callable[[str], str] = st
     return f": did you mean {shown(close[0])}?" if close else ": nothing has a name like it"
 
 
-def _check_dirs(data_dir: str, cold_dir: str | None) -> None:
-    for env, value in (("TOPICS_DATA_DIR", data_dir), ("TOPICS_COLD_DIR", cold_dir or "")):
+def _check_dirs(data_dir: str, cold_dir: str | None, backup_dir: str | None) -> None:
+    named = {
+        "TOPICS_DATA_DIR": data_dir,
+        "TOPICS_COLD_DIR": cold_dir or "",
+        "TOPICS_BACKUP_DIR": backup_dir or "",
+    }
+    for env, value in named.items():
         scheme, separator, _ = value.partition("://")
         if separator:  # the rest may hold a password: it is not repeated
             raise ConfigError(

@@ -6,7 +6,7 @@ the whole package.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar, overload
 
 import msgspec
 
@@ -14,14 +14,17 @@ from topics.allocator import keep_freed_memory
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig, nearest
 from topics.engine.background import Background
+from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.groups.requests import build_request
 from topics.engine.request import Write, build_diff_request, build_write, read_write
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
-from topics.errors import ConfigError, TopicsError
+from topics.errors import ConfigError, TopicNotFound, TopicsError
+from topics.handles import TopicHandle
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
 from topics.model.groups import (
@@ -53,10 +56,17 @@ from topics.model.queues import (
     Nacked,
     NackRequest,
 )
+from topics.model.routers import RouterState
+from topics.model.stream import PageRequest
 from topics.model.topics import TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.disk.local_disk import LocalDisk
 from topics.storage.segments.store import FolderStore
+
+T = TypeVar("T")
+
+LOOK_S: Final = 0.01
+"""How often a read that waits looks whether there is something."""
 
 
 def open_log(
@@ -182,10 +192,12 @@ class Log:
         include_tags: bool = True,
         include_meta: bool = True,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        wait_ms: int = 0,
     ) -> Page:
         """Read what comes after `from_seq`: records, the loss before them, where to go on.
 
         Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        With `wait_ms` it waits that long for something to read.
         """
         found = self._existing(topic)
         request = build_diff_request(
@@ -202,7 +214,29 @@ class Log:
             max_batch_bytes=max_batch_bytes,
             verify=self.engine.config.verify_reads,
         )
-        return self.engine.diff(found, request)
+        page = self.engine.diff(found, request)
+        return self._wait_for_news(found, request, page, wait_ms=wait_ms) if wait_ms else page
+
+    def read_page(self, request: PageRequest) -> Page:
+        """Read for a handle."""
+        return self.diff(
+            request.topic,
+            from_seq=request.from_seq,
+            from_ts=request.from_ts,
+            until_ts=request.until_ts,
+            limit=request.limit,
+            node=request.node,
+            match=request.match,
+            wait_ms=request.wait_ms,
+        )
+
+    @overload
+    def topic(self, name: str) -> TopicHandle[Any]: ...
+    @overload
+    def topic(self, name: str, model: type[T]) -> TopicHandle[T]: ...
+    def topic(self, name: str, model: type[Any] | None = None) -> TopicHandle[Any]:
+        """Take a topic in the hand; `model` is the type of its `data`."""
+        return TopicHandle(self, name, model)
 
     def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""
@@ -257,6 +291,24 @@ class Log:
         """Hold jobs for `lease_ms` from now."""
         request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
         return self.engine.extend(self._existing(topic), request)
+
+    # Routers.
+
+    def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
+        """Create a router, or change one; return its state."""
+        self.engine.put_router(router, fields)
+        return self.engine.router_state(router)
+
+    def delete_router(self, router: str) -> bool:
+        """Remove a router; False where there was none."""
+        return self.engine.delete_router(router)
+
+    def router_state(self, router: str) -> RouterState:
+        return self.engine.router_state(router)
+
+    def routers(self) -> list[RouterState]:
+        """Return every router, by name."""
+        return self.engine.routers()
 
     # Groups.
 
@@ -349,6 +401,10 @@ class Log:
         self.engine.snapshot()
         self.engine.maintain()
 
+    def backup(self, directory: str) -> BackedUp:
+        """Copy everything, as it is at one moment, into a new directory; writes go on."""
+        return self.engine.backup(LocalDisk(directory))
+
     def sync_askers(self) -> list[Callable[[], None]]:
         """Return, per shard, what makes its sync thread run now; nothing where there is none."""
         if self._background is None:
@@ -382,6 +438,21 @@ class Log:
         found, created = self.engine.topic_for_write(topic, write)
         appended = self.engine.append(found, write)
         return msgspec.structs.replace(appended, created=True) if created else appended
+
+    def _wait_for_news(
+        self, topic: Topic, request: DiffRequest, page: Page, *, wait_ms: int
+    ) -> Page:
+        """Look again and again: a reader in this process wakes within `LOOK_S` of a write."""
+        clock = self.engine.clock
+        deadline_s = clock.monotonic_s() + wait_ms / 1000
+        while not page.count and page.tombstone is None and page.caught_up:
+            if page.until_reached or clock.monotonic_s() >= deadline_s:
+                break
+            clock.sleep(LOOK_S)
+            if self.engine.topic(topic.name) is not topic:
+                raise TopicNotFound(topic.name)
+            page = self.engine.diff(topic, request)
+        return page
 
     def _existing(self, topic: str) -> Topic:
         check_topic_name(topic)

@@ -13,6 +13,8 @@ TopicsError
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── BackupExists
+│   ├── PayloadMismatch
 │   ├── GroupNotFound
 │   ├── GroupNotEmpty
 │   ├── GenerationMismatch
@@ -31,8 +33,14 @@ TopicsError
 │   ├── Throttled
 │   ├── LimitReached
 │   ├── NotReady
+│   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
+│   └── OptionError          one of a Spark query
+├── PipelineError            a Spark query cannot go on: its author has to decide
+│   ├── DataLoss
+│   ├── BadRow
+│   └── ServerRefused
 ├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
@@ -98,6 +106,12 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class BackupExists(RequestError):
+    """A backup was to go where something is already."""
+
+    code = "backup_exists"
 
 
 class TopicPartitioned(TopicExistsIncompatible):
@@ -267,6 +281,19 @@ class RouterCycle(RequestError):
         )
 
 
+class PayloadMismatch(RequestError):
+    """A record does not fit the type that its reader named; `seq` is where to go on from."""
+
+    def __init__(self, topic: str, seq: int, reason: str) -> None:
+        super().__init__(topic, seq, reason)
+        self.topic = topic
+        self.seq = seq
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"record {self.seq} of topic {self.topic!r} does not fit its type: {self.reason}"
+
+
 class GroupNotFound(RequestError):
     """No consumer group has this name."""
 
@@ -376,6 +403,14 @@ class NotReady(RetryLater):
         return f"the log is being replayed, {self.progress:.0%} done: try again soon"
 
 
+class Unreachable(RetryLater):
+    """No answer came from the server; `sent` tells that it may have done what was asked."""
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
 class Closed(RetryLater):
     """The log is closed or closing."""
 
@@ -403,6 +438,29 @@ class PartlyWritten(TopicsError):
 
 class ConfigError(TopicsError):
     """A setting that cannot be used."""
+
+
+class OptionError(ConfigError):
+    """An option of a Spark query that cannot be used."""
+
+
+class PipelineError(TopicsError):
+    """A Spark query cannot go on as it is.
+
+    A worker's error reaches the driver as text alone: the message says everything.
+    """
+
+
+class DataLoss(PipelineError):
+    """Records that a query asked for are gone, and it was not told to go on without them."""
+
+
+class BadRow(PipelineError):
+    """A row that cannot become a record."""
+
+
+class ServerRefused(PipelineError):
+    """The server did not do what a query needs."""
 
 
 class StorageError(TopicsError):

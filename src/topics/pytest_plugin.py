@@ -12,11 +12,13 @@ Reference: docs/reference/pytest.md.
 import re
 from collections.abc import Iterator
 from pathlib import Path  # noqa: TID251 - what pytest gives a test
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from topics.client import Topics
+    from topics.handles import TopicHandle
     from topics.testing.forked_server import ForkedServer, ServerTemplate
 
 MARK = "topics"
@@ -50,6 +52,24 @@ def topics_server(
     settings = dict(mark.kwargs) if mark else {}
     with ForkedServer(topics_template, str(tmp_path / "topics-data"), **settings) as server:
         yield server
+
+
+@pytest.fixture
+def topics_client(topics_server: "ForkedServer") -> "Iterator[Topics]":
+    """Make a client of the server, with its first key."""
+    from topics.client import Topics  # noqa: PLC0415 - an extra
+
+    token = topics_server.keys.partition(",")[0].partition(":")[0] or None
+    with Topics(topics_server.url, token=token) as client:
+        yield client
+
+
+@pytest.fixture
+def topics_topic(topics_client: "Topics", request: pytest.FixtureRequest) -> "TopicHandle[Any]":
+    """Make a topic that is named after the test."""
+    name = topic_name(request.node.name)
+    topics_client.create(name)
+    return topics_client.topic(name)
 
 
 def topic_name(test_name: str) -> str:

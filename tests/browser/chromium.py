@@ -1,5 +1,6 @@
 """A headless Chromium, driven over its DevTools protocol."""
 
+import base64
 import itertools
 import json
 import os
@@ -27,15 +28,26 @@ def find_chromium() -> str | None:
 
 
 class Page:
-    """One tab; `evaluate` runs JavaScript in it and returns the value."""
+    """One tab; `evaluate` runs JavaScript in it and returns the value.
+
+    After `record` it keeps what the tab asked the network for and what it complained about.
+    """
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._numbers = itertools.count(1)
+        self.requested: list[str] = []
+        self.complaints: list[str] = []
+
+    def record(self) -> None:
+        for domain in ("Network", "Log", "Runtime"):
+            self._call(f"{domain}.enable")
 
     def open(self, url: str) -> None:
+        """Load a page, also one that is there already."""
+        self.evaluate("window.isBefore = true")
         self._call("Page.navigate", url=url)
-        self.wait_for(f"location.href.startsWith({json.dumps(url)}) && document.readyState")
+        self.wait_for("!window.isBefore && document.readyState === 'complete'")
 
     def evaluate(self, script: str) -> Any:  # noqa: ANN401 - whatever the script says
         reply = self._call(
@@ -45,23 +57,79 @@ class Page:
         return reply["result"].get("value")
 
     def wait_for(self, script: str, *, deadline_s: float = CALL_DEADLINE_S) -> Any:  # noqa: ANN401 - whatever the script says
-        """Return the first true value of a script."""
+        """Return the first true value of a script; meanwhile it may fail, or the page change."""
         end_s = time.monotonic() + deadline_s
-        while not (value := self.evaluate(script)):
+        while not (value := self._try(script)):
             assert time.monotonic() < end_s, f"never true: {script}"
             time.sleep(0.02)
         return value
 
+    def _try(self, script: str) -> Any:  # noqa: ANN401 - whatever the script says
+        reply = self._ask("Runtime.evaluate", expression=script, returnByValue=True)
+        return reply.get("result", {}).get("result", {}).get("value")
+
+    def forget(self) -> None:
+        """Forget what was requested and complained about, and every cookie."""
+        self._call("Network.clearBrowserCookies")
+        self.requested.clear()
+        self.complaints.clear()
+
+    def resize(self, width: int, height: int) -> None:
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+
+    def prefer(self, colour_scheme: str) -> None:
+        """Be a browser of someone who likes it light, or dark."""
+        features = [{"name": "prefers-color-scheme", "value": colour_scheme}]
+        self._call("Emulation.setEmulatedMedia", features=features)
+
+    def press(self, key: str) -> None:
+        """Press a key that has a name, or type one character."""
+        named = {"Tab": 9, "Enter": 13, "Escape": 27}
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {"windowsVirtualKeyCode": named[key]} if key in named else {}
+        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
+        self._call("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
+
+    def type(self, text: str) -> None:
+        self._call("Input.insertText", text=text)
+
+    def cookies(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._call("Network.getCookies")["cookies"]
+        return found
+
+    def picture(self) -> bytes:
+        """Return what is seen as a PNG."""
+        return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
+
+    def _take_note(self, event: dict[str, Any]) -> None:
+        method, body = event.get("method"), event.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requested.append(body["request"]["url"])
+        elif method == "Runtime.exceptionThrown":
+            self.complaints.append(str(body["exceptionDetails"]))
+        elif method == "Log.entryAdded" and body["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(f"{body['entry']['text']} {body['entry'].get('url')}")
+        elif method == "Runtime.consoleAPICalled" and body["type"] in ("error", "warning"):
+            self.complaints.append(str(body["args"]))
+
     def _call(self, method: str, **parameters: object) -> dict[str, Any]:
+        reply = self._ask(method, **parameters)
+        assert "error" not in reply, reply
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def _ask(self, method: str, **parameters: object) -> dict[str, Any]:
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": parameters}
         self._connection.send(json.dumps(message))
         while True:
-            reply = json.loads(self._connection.recv(CALL_DEADLINE_S))
+            reply: dict[str, Any] = json.loads(self._connection.recv(CALL_DEADLINE_S))
             if reply.get("id") == number:
-                assert "error" not in reply, reply
-                result: dict[str, Any] = reply["result"]
-                return result
+                return reply
+            self._take_note(reply)
 
 
 class Chromium:

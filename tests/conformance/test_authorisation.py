@@ -61,6 +61,7 @@ ROUTES = [
     Route("POST", "topics/{a}/ack", {"write"}, '{"node":"w","seqs":[1]}'),
     Route("POST", "topics/{a}/nack", {"write"}, '{"node":"w","seqs":[1]}'),
     Route("POST", "topics/{a}/extend", {"write"}, '{"node":"w","seqs":[1],"lease_ms":1000}'),
+    Route("POST", "topics/{a}/redrive", {"read", "write", "delete"}, '{"to":"{b}"}', 2),
     Route("GET", "topics/{a}/work?node=w", {"read", "write"}),
     Route("GET", "topics/{a}/segments?pin_ms=1", {"read"}),
     Route("GET", "topics/{a}/range", {"read"}),

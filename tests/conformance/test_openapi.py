@@ -41,6 +41,7 @@ PATHS = {
     "/v0/groups/{group}/commit",
     "/v0/groups/{group}/poll",
     "/v0/groups/{group}/seek",
+    "/v0/topics/{topic}/redrive",
     "/v0/watch",
     "/v0/watch/{wid}",
     "/v0/health",

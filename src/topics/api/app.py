@@ -23,6 +23,8 @@ from topics.api.log import RequestLog
 from topics.api.parking import Parking
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
+from topics.api.sampling import Sampling
+from topics.api.sessions import Sessions
 from topics.api.tickets import Tickets
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 REMEMBERED_HEADS = 1024
 REMEMBERED_HEAD_BYTES = 1024
+FORM = "application/x-www-form-urlencoded"
 
 
 class App:
@@ -64,12 +67,14 @@ class App:
         self.clock = clock
         self.loop = loop
         self.tickets = Tickets(clock)
+        self.sessions = Sessions(clock)
         self.request_log = request_log
         self.metrics = RequestMetrics()
         self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
         self.log: AsyncLog | None = None
         self.watches = WatchSessions(self)
+        self.sampling = Sampling(self)
         self._live: Live | None = None
         self.replay_progress = 0.0
         self.stopping = False
@@ -115,7 +120,8 @@ class App:
         self.replay_progress = 1.0
         self.log = log
         self._live = Live(self, log)
-        self.on_stop.append(self._live.stop)
+        self.on_stop += (self._live.stop, self.sampling.stop)
+        self.sampling.start()
 
     def effective_priority(self, topic: Topic) -> int:
         used_ms = max(topic.last_ts, topic.last_read_ts or 0, topic.created_ts)
@@ -156,7 +162,7 @@ class App:
             head.refusal = refusal
             head.route = head.route or UNREAD
             head.caller = head.caller or self.keyring.nobody
-        head.authorization = ""
+        head.authorization = head.cookie = head.csrf = ""
 
     def _identify(self, head: Head) -> Caller:
         route = head.route
@@ -169,7 +175,17 @@ class App:
                 return self.tickets.use(parameters["ticket"])
             if "token" in parameters and not self.keyring.is_open:
                 return self.keyring.identify(parameters["token"])
+        if not head.authorization and not self.keyring.is_open:
+            return self._identify_browser(head, route)
         return self.keyring.identify_header(head.authorization)
+
+    def _identify_browser(self, head: Head, route: Route) -> Caller:
+        head.session = self.sessions.identify(head) if head.cookie else None
+        if head.session is not None:
+            return head.session.caller
+        if route.is_page:
+            return self.keyring.nobody  # sent to the sign-in page
+        return self.keyring.identify_header("")
 
     # Exchanges.
 
@@ -286,10 +302,11 @@ def _digest(raw: bytes) -> bytes:
 
 
 def _may_be_remembered(head: Head) -> bool:
-    """Tell whether the same bytes mean the same again: a ticket is good once, a refusal may end."""
+    """Tell whether the same bytes mean the same again: a ticket is good once, a session ends."""
     return (
         head.refusal is None
         and head.route is not None
+        and head.session is None
         and not (head.route.is_stream and head.query)
         and not head.chunked
     )
@@ -299,7 +316,7 @@ def _check_name(head: Head) -> None:
     route, caller = head.route, head.caller
     assert route is not None
     assert caller is not None
-    if route.names_topic:
+    if route.names_topic and not route.is_page:  # a page says it in its own way
         caller.check_name(check_topic_name(head.name))
     elif route.names_router:
         caller.check_name(check_router_name(head.name))
@@ -311,5 +328,8 @@ def _check_media_type(head: Head) -> None:
     if head.method not in ("POST", "PUT"):
         return
     media_type = head.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if head.route is not None and head.route.is_form:
+        if media_type != FORM:
+            raise UnsupportedMediaType(f"send the form with Content-Type: {FORM}")
+    elif media_type != "application/json":
         raise UnsupportedMediaType("send the body with Content-Type: application/json")

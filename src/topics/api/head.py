@@ -16,6 +16,7 @@ from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:
     from topics.api.routes import Route
+    from topics.api.sessions import Session
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_WATCH_HEAD_BYTES = 128 * 1024
@@ -33,6 +34,8 @@ class Head:
         "caller",
         "chunked",
         "content_length",
+        "cookie",
+        "csrf",
         "expects_continue",
         "headers",
         "http10",
@@ -44,6 +47,7 @@ class Head:
         "query",
         "refusal",
         "route",
+        "session",
         "upgrade",
     )
 
@@ -52,7 +56,9 @@ class Head:
         self.path, _, self.query = target.partition("?")
         """Still percent-encoded: a slash within a name is part of the name."""
         self.authorization = headers.pop("authorization", "")
-        """Forgotten as soon as it was compared."""
+        self.cookie = headers.pop("cookie", "")
+        self.csrf = headers.pop("x-topics-csrf", "")
+        """These three are forgotten as soon as they were compared."""
         self.headers = headers
         self.content_length = 0
         self.chunked = False
@@ -65,6 +71,8 @@ class Head:
         self.route: Route | None = None
         self.name = ""
         self.caller: Caller | None = None
+        self.session: Session | None = None
+        """Of a browser that is signed in to the console."""
         self.refusal: TopicsError | None = None
 
     def parameters(self) -> dict[str, str]:

@@ -24,3 +24,13 @@ def check_origin(headers: Mapping[str, str]) -> None:
         page = here = None
     if page is None or (page != here and page not in _LOOPBACK):
         raise Forbidden("a page of another host may not connect while the server has no keys")
+
+
+def check_same_origin(headers: Mapping[str, str]) -> None:
+    """Refuse what no page of this very host and port has sent."""
+    try:
+        page = urlsplit(headers.get("origin", "")).netloc.lower()
+    except ValueError:
+        page = ""
+    if not page or page != headers.get("host", "").lower():
+        raise Forbidden("a page of another origin may not do this")

@@ -8,15 +8,27 @@ import msgspec
 from topics.api.exchange import Exchange
 from topics.api.settled import answer_when_settled
 from topics.engine.shard import Shard
-from topics.model.queues import AckRequest, Claimed, ClaimRequest, ExtendRequest, NackRequest
+from topics.limits import check_topic_name
+from topics.model.queues import (
+    AckRequest,
+    Claimed,
+    ClaimRequest,
+    ExtendRequest,
+    NackRequest,
+    RedriveRequest,
+)
 from topics.storage.wal.group_commit import Commitment
 
 if TYPE_CHECKING:
     from topics.api.app import App
 
+REDRIVE_MAX = 1_000
+"""Letters of one request: a queue that syncs every write takes a while for them."""
+
 _DECODE_CLAIM = msgspec.json.Decoder(ClaimRequest).decode
 _DECODE_ACK = msgspec.json.Decoder(AckRequest).decode
 _DECODE_NACK = msgspec.json.Decoder(NackRequest).decode
+_DECODE_REDRIVE = msgspec.json.Decoder(RedriveRequest).decode
 _DECODE_EXTEND = msgspec.json.Decoder(ExtendRequest).decode
 
 
@@ -60,3 +72,16 @@ def _settle(
     waiter = app.ready_log.waiter_of(topic)
     shard, ticket = submit(topic, request, waiter=waiter)
     answer_when_settled(exchange, topic, shard, ticket, waiter=waiter)
+
+
+async def redrive(app: "App", exchange: Exchange) -> None:
+    """Bring dead letters back to their queues."""
+    request = exchange.decode(_DECODE_REDRIVE)
+    if request.to is not None:
+        exchange.caller.check_name(check_topic_name(request.to))
+    engine, topic = app.engine, app.engine.topic(exchange.name)
+    wanted, check_name = min(request.max, REDRIVE_MAX), exchange.caller.check_name
+    redriven = await app.ready_log.run(
+        lambda: engine.redrive(topic, to=request.to, wanted=wanted, check_name=check_name)
+    )
+    exchange.reply_json(redriven)

@@ -6,13 +6,16 @@ from urllib.parse import unquote
 
 from topics.api import (
     append,
+    backups,
     compact,
+    console,
     delete,
     diff,
     docs_page,
     frames,
     groups,
     health,
+    login,
     metrics,
     openapi,
     queues,
@@ -39,8 +42,8 @@ class Route:
     """One method of one path."""
 
     __slots__ = (
-        "handle", "is_open", "is_probe", "is_stream", "label", "may_wait", "method", "names_group",
-        "names_router", "names_topic", "needs_log", "path", "scopes",
+        "handle", "is_form", "is_open", "is_page", "is_probe", "is_stream", "label", "may_wait",
+        "method", "names_group", "names_router", "names_topic", "needs_log", "path", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -54,8 +57,10 @@ class Route:
         self.is_open = "open" in kinds  # needs no key
         self.is_probe = "probe" in kinds  # needs no key unless probe_auth
         self.is_stream = "stream" in kinds  # a token or ticket in the query opens it
+        self.is_page = "page" in kinds  # of the console: who has no session is sent to sign in
+        self.is_form = "form" in kinds  # takes the body of a form, with the token in it
         self.may_wait = bool({"stream", "waits"} & set(kinds))  # slow on purpose
-        self.needs_log = not {"open", "probe", "early"} & set(kinds)
+        self.needs_log = not {"open", "probe", "early", "page"} & set(kinds)
         self.names_topic = ":topic" in path
         self.names_router = ":router" in path
         self.names_group = ":group" in path
@@ -80,6 +85,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
     Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("POST", "/v0/topics/:topic/redrive", queues.redrive, READ | WRITE | DELETE),
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ),
     Route("GET", "/v0/topics/:topic/range", frames.read, READ),
@@ -106,6 +112,7 @@ ROUTES = (
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
+    Route("POST", "/v0/backups/:backup", backups.make, ADMIN, "waits"),
     Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
     Route("GET", "/healthz", health.health, frozenset(), "probe"),
@@ -114,6 +121,22 @@ ROUTES = (
     Route("GET", "/openapi.json", openapi.show, frozenset(), "open"),
     Route("GET", "/docs", docs_page.show, frozenset(), "open"),
 )
+
+PAGES = (
+    Route("GET", "/", console.show_overview, frozenset(), "page"),
+    Route("GET", "/console/topics/:topic", console.show_topic, frozenset(), "page"),
+    *(
+        Route("GET", f"/console/{page}", console.show_page, frozenset(), "page")
+        for page in ("queues", "groups", "routers", "storage", "latency", "pipeline")
+    ),
+    Route("GET", "/console/data/:view", console.give_data, READ),
+    Route("POST", "/console/resend/:topic", console.resend, READ | WRITE),
+    Route("GET", "/console/static/:file", console.give_asset, frozenset(), "open"),
+    Route("GET", "/console/login", login.show, frozenset(), "open"),
+    Route("POST", "/console/login", login.sign_in, frozenset(), "open", "form"),
+    Route("POST", "/console/logout", login.sign_out, frozenset(), "page", "form"),
+)
+"""The console: for people, so it is not in the OpenAPI document."""
 
 _NAME_AT = 3  # "", "v0", "topics", NAME, …
 
@@ -126,7 +149,7 @@ def _shape(path: str) -> tuple[str, ...]:
 
 
 _BY_SHAPE: dict[tuple[str, ...], dict[str, Route]] = {}
-for _route in ROUTES:
+for _route in (*ROUTES, *PAGES):
     _BY_SHAPE.setdefault(_shape(_route.path), {})[_route.method] = _route
 
 

@@ -3,10 +3,17 @@
 import typer
 
 from topics.cli.config import show_config
+from topics.cli.context import context_app
+from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
 from topics.cli.inspect import run_inspect
+from topics.cli.put import run_put
+from topics.cli.queue import queue_app
 from topics.cli.repair import run_repair
+from topics.cli.router import router_app
 from topics.cli.serve import run_serve
+from topics.cli.tail import run_tail
+from topics.cli.topic import topic_app
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
 
@@ -19,8 +26,15 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(topic_app, name="topic")
+app.add_typer(group_app, name="group")
+app.add_typer(queue_app, name="queue")
+app.add_typer(router_app, name="router")
+app.add_typer(context_app, name="context")
 
 app.command("serve")(run_serve)
+app.command("put")(run_put)
+app.command("tail")(run_tail)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)

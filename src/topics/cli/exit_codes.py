@@ -5,26 +5,42 @@
 2  usage: an argument or a setting cannot be used
 3  damage: bytes on disk do not match their checksum, or are gone
 4  locked: another process has the data directory open
+5  later: the server cannot be reached, or says that it cannot do it now
+6  not there: no topic, router or group has this name
 """
 
 from typing import Final
 
-from topics.errors import ConfigError, CorruptData, DirectoryLocked, TopicsError
+from topics.errors import (
+    ConfigError,
+    CorruptData,
+    DirectoryLocked,
+    GroupNotFound,
+    RetryLater,
+    RouterNotFound,
+    TopicNotFound,
+    TopicsError,
+)
 
 OK: Final = 0
 ERROR: Final = 1
 USAGE: Final = 2
 DAMAGE: Final = 3
 LOCKED: Final = 4
+LATER: Final = 5
+NOT_THERE: Final = 6
+
+
+_CODES: Final[tuple[tuple[type[TopicsError], int], ...]] = (
+    (ConfigError, USAGE),
+    (CorruptData, DAMAGE),
+    (DirectoryLocked, LOCKED),
+    (RetryLater, LATER),
+    (TopicNotFound, NOT_THERE),
+    (RouterNotFound, NOT_THERE),
+    (GroupNotFound, NOT_THERE),
+)
 
 
 def exit_code_of(error: TopicsError) -> int:
-    match error:
-        case ConfigError():
-            return USAGE
-        case CorruptData():
-            return DAMAGE
-        case DirectoryLocked():
-            return LOCKED
-        case _:
-            return ERROR
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ERROR)

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from topics.model.diff import Record, Seq, ShownRecord, check_seq
 from topics.model.performance import Performance
-from topics.model.topic_config import Clamped
+from topics.model.topic_config import Clamped, TopicName
 
 Worker = Annotated[str, Meta(min_length=1, description="the name of the worker")]
 Seqs = Annotated[Sequence[Seq], Meta(extra_json_schema={"maxItems": 1000})]
@@ -111,6 +111,36 @@ class QueueState(Struct, frozen=True, kw_only=True):
     ready: int
     in_flight: int
     dead_lettered: int
+
+
+class RedriveRequest(Struct, frozen=True, kw_only=True):
+    """Dead letters shall go back: each to the queue it comes from, or all of them to one."""
+
+    to: TopicName | None = None
+    max: Annotated[int, Meta(ge=1, description="clamped to 1000")] = 100
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """Why a redrive did not go on: the first letter that its queue did not take."""
+
+    code: str
+    message: str
+
+
+class Redriven(Struct, frozen=True, kw_only=True):
+    """How many letters left the dead-letter topic, for which queues, and how many it still has."""
+
+    topic: str
+    moved: int
+    queues: dict[str, int]
+    left: int
+    stopped: Stopped | None
+
+
+class RedriveReply(Redriven, frozen=True, kw_only=True):
+    """The body of the answer to a redrive."""
+
+    performance: Performance
 
 
 class ShownJob(ShownRecord, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HEALTH, HOST, HeldApp, answers, connect, post
 
 from topics.api import app as module
-from topics.api.routes import ROUTES, find_route
+from topics.api.routes import PAGES, ROUTES, find_route
 from topics.errors import MethodNotAllowed, RequestError, RouteNotFound
 
 
@@ -22,7 +22,7 @@ def bearer(key: str) -> str:
 # Routes.
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.label)
+@pytest.mark.parametrize("route", [*ROUTES, *PAGES], ids=lambda route: route.label)
 def test_every_route_is_found_by_its_path(route: object) -> None:
     method, path = route.label.split(" ")  # type: ignore[attr-defined] # a Route
     filled = "/".join("a.name" if part[:1] == ":" else part for part in path.split("/"))
@@ -32,7 +32,8 @@ def test_every_route_is_found_by_its_path(route: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v0", "/v0/", "/v0/topicss", "/v0/topics/a/b", "//v0/topics"]
+    "path",
+    ["/x", "/console", "/console/", "/v0", "/v0/", "/v0/topicss", "/v0/topics/a/b", "//v0/topics"],
 )
 def test_an_unknown_path_is_not_found(path: str) -> None:
     with pytest.raises(RouteNotFound):

@@ -65,7 +65,11 @@ def test_an_unknown_command_is_a_usage_error(run: "Run") -> None:
         (errors.ConfigError("x"), exit_codes.USAGE),
         (errors.CorruptData("x"), exit_codes.DAMAGE),
         (errors.DirectoryLocked("x"), exit_codes.LOCKED),
-        (errors.TopicNotFound("x"), exit_codes.ERROR),
+        (errors.TopicNotFound("x"), exit_codes.NOT_THERE),
+        (errors.RouterNotFound("x"), exit_codes.NOT_THERE),
+        (errors.Unreachable("x"), exit_codes.LATER),
+        (errors.Throttled(5), exit_codes.LATER),
+        (errors.RequestError("x"), exit_codes.ERROR),
         (errors.DiskFull("x"), exit_codes.ERROR),
     ],
     ids=lambda value: type(value).__name__,
@@ -82,5 +86,7 @@ def test_every_exit_code_is_documented() -> None:
         exit_codes.USAGE,
         exit_codes.DAMAGE,
         exit_codes.LOCKED,
+        exit_codes.LATER,
+        exit_codes.NOT_THERE,
     ):
         assert f"\n{code}  " in exit_codes.__doc__

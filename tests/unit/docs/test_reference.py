@@ -88,6 +88,8 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.USAGE,
         exit_codes.DAMAGE,
         exit_codes.LOCKED,
+        exit_codes.LATER,
+        exit_codes.NOT_THERE,
     ]
 
 

@@ -75,6 +75,28 @@ def test_a_full_disk_refuses_writes_and_takes_them_again(pytester: pytest.Pytest
     )
 
 
+def test_a_client_and_a_topic_of_its_own_come_with_the_server(pytester: pytest.Pytester) -> None:
+    run_inner(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.topics(keys="secret:rwda")
+        def test_client(topics_client):
+            topics_client.append("a", [{"data": 1}])
+            assert topics_client.topics() == ["a"]
+
+        @pytest.mark.parametrize("word", ["à b", "c"])
+        def test_topic(topics_topic, topics_client, word):
+            topics_topic.append(word)
+            (item,) = [item for item in topics_topic.read() if hasattr(item, "data")]
+            assert item.data == word
+            assert topics_client.topics()[0].startswith("test_topic")
+        """,
+        passed=3,
+    )
+
+
 def test_keys_and_settings_come_from_a_mark(pytester: pytest.Pytester) -> None:
     run_inner(
         pytester,

@@ -1,0 +1,46 @@
+"""Which server a command speaks to: flag > named context > environment > current context."""
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topics.cli.contexts import load_contexts
+from topics.errors import ConfigError
+
+if TYPE_CHECKING:
+    from topics.client import Topics
+
+PANEL = "Server"
+RETRY_FOR_S = 5.0
+"""A person waits: a server that is away this long is told."""
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", rich_help_panel=PANEL, help="default: TOPICS_URL"),
+]
+ContextName = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", rich_help_panel=PANEL, help="see topics context"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, do nothing")]
+
+
+def connect(url: str | None, context: str | None) -> "Topics":
+    """Return a client; a token goes only to the server that it belongs to."""
+    try:
+        from topics.client import Topics  # noqa: PLC0415 - an extra: its lack is explained
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"the client is not installed ({missing.name}): run pip install 'topics[client,cli]'"
+        ) from missing
+    if url is not None and context is not None:
+        raise ConfigError("give --url or --context, not both")
+    if url is not None or (context is None and os.environ.get("TOPICS_URL")):
+        return Topics(url, retry_for_s=RETRY_FOR_S)
+    contexts = load_contexts()
+    name = context or contexts.current
+    if name is None:
+        return Topics(retry_for_s=RETRY_FOR_S)
+    found = contexts.get(name)
+    return Topics(found.url, token=found.read_token(), retry_for_s=RETRY_FOR_S)

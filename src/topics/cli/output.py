@@ -1,0 +1,79 @@
+"""What commands print: tables for people on a terminal, JSON lines for whoever reads a pipe.
+
+Nothing that came from a server can steer a terminal: control characters are replaced there.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from topics.operate.text import printable
+
+
+def for_people(*, as_json: bool) -> bool:
+    """Tell whether a person reads the output."""
+    return sys.stdout.isatty() and not as_json
+
+
+def print_line(value: object) -> None:
+    """Print one line of JSON, at once."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_rows(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool = False
+) -> None:
+    """Print one object a line, or a table with some of its fields."""
+    if not for_people(as_json=as_json):
+        for row in rows:
+            print_line(row)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*[Text(cell(row.get(column))) for column in columns])
+    _console().print(table)
+
+
+def print_one(fields: Mapping[str, Any], *, as_json: bool = False) -> None:
+    """Print one object, or a line a field."""
+    if not for_people(as_json=as_json):
+        print_line(fields)
+        return
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(name, Text(cell(value)))
+    _console().print(table)
+
+
+def say(text: str) -> None:
+    """Tell a person something that is no result."""
+    sys.stderr.write((printable(text) if sys.stderr.isatty() else text) + "\n")
+    sys.stderr.flush()
+
+
+def cell(value: object) -> str:
+    """Return a value as it stands in a table."""
+    if value is None:
+        return "-"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return printable(text)
+
+
+def fields_of(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a value of the model as JSON has it."""
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, emoji=False)

@@ -1,0 +1,103 @@
+"""`topics queue`: jobs and those who work on them."""
+
+from typing import Annotated
+
+import typer
+
+from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
+from topics.cli.output import fields_of, print_one, print_rows
+from topics.cli.records import wire_record
+from topics.cli.redrive import redrive
+
+queue_app = typer.Typer(help="Look at queues; claim, ack and redrive jobs.", no_args_is_help=True)
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="its name")]
+Node = Annotated[str, typer.Option("--node", help="the name of the worker")]
+COLUMNS = ("queue", "ready", "in_flight", "dead_lettered", "dead_letter")
+JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
+
+
+@queue_app.command("ls")
+def list_queues(
+    prefix: Annotated[str, typer.Argument(help="only names that begin so")] = "",
+    *,
+    as_json: AsJson = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """List queues and how many jobs they have."""
+    with connect(url, context) as client:
+        states = [client.state(name) for name in client.topics(prefix)]
+    rows = [
+        {"queue": state.topic, **fields_of(state.queue), "dead_letter": state.config.dead_letter}
+        for state in states
+        if state.queue is not None
+    ]
+    print_rows(rows, COLUMNS, as_json=as_json)
+
+
+@queue_app.command("claim")
+def claim_jobs(
+    queue: QueueName,
+    node: Node,
+    *,
+    max_jobs: Annotated[int, typer.Option("--max", "-n", min=1)] = 1,
+    lease_ms: Annotated[int | None, typer.Option("--lease-ms", min=1)] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Take jobs; they come back by themselves when the lease is over."""
+    with connect(url, context) as client:
+        jobs = client.claim(queue, node=node, max=max_jobs, lease_ms=lease_ms).jobs
+    rows = [
+        {
+            **wire_record(job),
+            "lease_id": job.lease_id,
+            "deadline": job.deadline,
+            "deliveries": job.deliveries,
+        }
+        for job in jobs
+    ]
+    print_rows(rows, JOB_COLUMNS, as_json=as_json)
+
+
+@queue_app.command("ack")
+def ack_jobs(
+    queue: QueueName,
+    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...")],
+    node: Node,
+    *,
+    lease_ids: Annotated[
+        list[str] | None, typer.Option("--lease-id", help="one a seq, in the same order")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Delete jobs that are done."""
+    with connect(url, context) as client:
+        acked = client.ack(queue, seqs, node=node, lease_ids=lease_ids or None)
+    print_one(fields_of(acked), as_json=as_json)
+
+
+@queue_app.command("redrive")
+def redrive_jobs(
+    dead: Annotated[str, typer.Argument(metavar="DEAD", help="the topic of dead letters")],
+    *,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="QUEUE", help="default: where each came from")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="the oldest so many; default: all")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Put dead letters back into their queues, oldest first."""
+    with connect(url, context) as client:
+        moved = redrive(client, dead, to=to, count=count, dry_run=dry_run)
+    rows = [{"queue": queue, "jobs": jobs, "moved": not dry_run} for queue, jobs in moved.items()]
+    print_rows(rows, ("queue", "jobs", "moved"), as_json=as_json)

@@ -1,0 +1,51 @@
+"""Records on the command line: as JSON lines in a pipe, one short line each on a terminal."""
+
+import sys
+from datetime import UTC, datetime
+
+import msgspec
+
+from topics.cli.output import for_people, print_line, say
+from topics.model.diff import Record, Tombstone
+from topics.model.stream import CaughtUp, Item
+from topics.operate.text import printable
+
+
+def show_item(item: Item[object], *, as_json: bool) -> None:
+    """Print what a reader got; loss is a line of its own in a pipe, too."""
+    people = for_people(as_json=as_json)
+    match item:
+        case Record():
+            if people:
+                sys.stdout.write(line_of(item) + "\n")
+                sys.stdout.flush()
+            else:
+                print_line(wire_record(item))
+        case Tombstone() if people:
+            say(f"-- lost: {item.gap_from} to {item.gap_to} ({item.reason})")
+        case Tombstone():
+            print_line({"tombstone": item})
+        case CaughtUp():
+            if people:
+                say(f"-- caught up at {item.head_seq}")
+
+
+def wire_record(record: Record) -> dict[str, object]:
+    """Return a record with the names of the wire; what it has not is left out."""
+    fields: dict[str, object] = {"$seq": record.seq, "$ts": record.ts}
+    if record.node is not None:
+        fields["$node"] = record.node
+    if record.tag is not None:
+        fields["$tag"] = record.tag
+    if record.meta is not None:
+        fields["meta"] = record.meta_json
+    return {**fields, "data": record.data_json}
+
+
+def line_of(record: Record) -> str:
+    """Return a record as a person reads it; nothing in it steers the terminal."""
+    when = datetime.fromtimestamp(record.ts / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    tag = f" [{record.tag}]" if record.tag is not None else ""
+    data = record.data
+    text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+    return printable(f"{record.seq:>8}  {when}{tag}  {text}")

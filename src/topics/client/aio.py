@@ -1,0 +1,390 @@
+"""`AsyncTopics`: the same names as `Topics`, awaited. Reference: docs/reference/client.md.
+
+Owns a pool of connections; belongs to one event loop.
+"""
+
+import asyncio
+import math
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, overload
+
+from topics.client import calls
+from topics.client.async_consumer import AsyncConsumer
+from topics.client.async_groups import AsyncGroupsFace
+from topics.client.async_producer import AsyncProducer
+from topics.client.async_transport import AsyncTransport
+from topics.client.membership import ConsumerSettings
+from topics.client.producer import BUFFER_BYTES, DELIVERY_S
+from topics.client.queue import AsyncQueueHandle
+from topics.client.replies import Health
+from topics.client.request import Call, Flow, Response
+from topics.client.retry import Pause, Send, attempt
+from topics.client.settings import ClientSettings
+from topics.client.work_plan import new_node
+from topics.clock import Clock, SystemClock
+from topics.errors import Unreachable
+from topics.handles import AsyncTopicHandle
+from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
+from topics.model.append import Appended
+from topics.model.delete import Deleted
+from topics.model.diff import Page
+from topics.model.groups import DEFAULT_SESSION_MS
+from topics.model.queues import Acked, Claimed, Extended, Nacked
+from topics.model.routers import RouterState
+from topics.model.stream import PageRequest
+from topics.model.topics import ListedTopic, TopicState
+
+T = TypeVar("T")
+
+
+class AsyncTopics(AsyncGroupsFace):
+    """A client of one server, for one event loop."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        retry_for_s: float = 30.0,
+        ssl_context: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        """Take `url` and `token` from TOPICS_URL and TOPICS_TOKEN where they are not given.
+
+        `timeout_s` bounds one try, `retry_for_s` all of them.
+        """
+        self._settings = ClientSettings(
+            url,
+            token=token,
+            timeout_s=timeout_s,
+            retry_for_s=retry_for_s,
+            ssl_context=ssl_context,
+        )
+        self._clock = clock or SystemClock()
+        self._random = random or Random()
+        self._transport = AsyncTransport(self._settings, self._clock)
+
+    @property
+    def url(self) -> str:
+        return self._settings.url
+
+    # Topics.
+
+    async def create(self, topic: str, **config: Any) -> TopicState:  # noqa: ANN401 - any JSON
+        """Create a topic, or change the config of an existing one; return its state."""
+        return await self._flow(calls.create(topic, config))
+
+    async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
+        """Delete a topic with all that it holds; False where there was none."""
+        return await self._call(calls.drop(topic, if_empty=if_empty))
+
+    async def state(self, topic: str) -> TopicState:
+        return await self._call(calls.state(topic))
+
+    async def topics(self, prefix: str = "") -> list[str]:
+        """Return the names of the topics, sorted."""
+        return await self._flow(calls.topics(prefix))
+
+    async def listed(self, prefix: str = "") -> list[ListedTopic]:
+        """Return the topics with their heads and sizes, sorted by name."""
+        return await self._flow(calls.listed(prefix))
+
+    # Records.
+
+    async def append(
+        self,
+        topic: str,
+        records: Iterable[Mapping[str, Any]],
+        *,
+        node: str | None = None,
+        idempotency_key: str | None = None,
+        producer_id: str | None = None,
+        producer_seq: int | None = None,
+        create: bool = True,
+    ) -> Appended:
+        """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
+        return await self._call(
+            calls.append(
+                topic,
+                records,
+                node=node,
+                idempotency_key=idempotency_key,
+                producer_id=producer_id,
+                producer_seq=producer_seq,
+                create=create,
+            )
+        )
+
+    async def append_json(self, topic: str, body: bytes) -> Appended:
+        """Append a JSON body as it is: `{"records": [...], "idempotency_key": …}`."""
+        return await self._call(calls.append_json(topic, body))
+
+    async def diff(  # noqa: PLR0913 - one argument a field of the contract
+        self,
+        topic: str,
+        *,
+        from_seq: int = 0,
+        from_ts: int = 0,
+        until_ts: int = 0,
+        limit: int = DEFAULT_LIMIT,
+        node: str | Sequence[str] = (),
+        match: object = None,
+        include_tags: bool = True,
+        include_meta: bool = True,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        wait_ms: int = 0,
+    ) -> Page:
+        """Read what comes after `from_seq`: records, the loss before them, where to go on.
+
+        Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        With `wait_ms` it waits that long for something to read.
+        """
+        return await self._call(
+            calls.diff(
+                topic,
+                from_seq=from_seq,
+                from_ts=from_ts,
+                until_ts=until_ts,
+                limit=limit,
+                node=node,
+                match=match,
+                include_tags=include_tags,
+                include_meta=include_meta,
+                max_batch_bytes=max_batch_bytes,
+                wait_ms=wait_ms,
+            )
+        )
+
+    async def read_page(self, request: PageRequest) -> Page:
+        """Read for a handle; a patient one waits for a server that is away, however long."""
+        call = calls.diff(
+            request.topic,
+            from_seq=request.from_seq,
+            from_ts=request.from_ts,
+            until_ts=request.until_ts,
+            limit=request.limit,
+            node=request.node,
+            match=request.match,
+            wait_ms=request.wait_ms,
+        )
+        return await self._call(call, retry_for_s=math.inf if request.patient else None)
+
+    async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+        """Delete records for good: below a seq, by tag, or both."""
+        return await self._call(calls.delete(topic, before_seq=before_seq, match=match))
+
+    @overload
+    def topic(self, name: str) -> AsyncTopicHandle[Any]: ...
+    @overload
+    def topic(self, name: str, model: type[T]) -> AsyncTopicHandle[T]: ...
+    def topic(self, name: str, model: type[Any] | None = None) -> AsyncTopicHandle[Any]:
+        """Take a topic in the hand; `model` is the type of its `data`."""
+        return AsyncTopicHandle(self, name, model)
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        linger_ms: int = 5,
+        max_batch: int = 1000,
+        buffer_bytes: int = BUFFER_BYTES,
+        when_full: Literal["block", "raise"] = "block",
+    ) -> AsyncProducer:
+        """Send single records as few batches, in order and once each."""
+        return AsyncProducer(
+            lambda call: self._call(call, retry_for_s=DELIVERY_S),
+            topic,
+            linger_ms=linger_ms,
+            max_batch=max_batch,
+            buffer_bytes=buffer_bytes,
+            when_full=when_full,
+        )
+
+    # Jobs.
+
+    @overload
+    def queue(self, name: str) -> AsyncQueueHandle[Any]: ...
+    @overload
+    def queue(self, name: str, model: type[T]) -> AsyncQueueHandle[T]: ...
+    def queue(self, name: str, model: type[Any] | None = None) -> AsyncQueueHandle[Any]:
+        """Take a queue in the hand; `model` is the type of its jobs' `data`."""
+        return AsyncQueueHandle(self, name, model)
+
+    async def claim(
+        self,
+        topic: str,
+        *,
+        node: str,
+        max: int = 1,  # noqa: A002 - its name on the wire
+        lease_ms: int | None = None,
+    ) -> Claimed:
+        """Take up to `max` jobs of a queue for `lease_ms`."""
+        return await self._call(calls.claim(topic, node=node, max_jobs=max, lease_ms=lease_ms))
+
+    async def ack(
+        self, topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None = None
+    ) -> Acked:
+        """Delete jobs that are done."""
+        return await self._call(calls.ack(topic, seqs, node=node, lease_ids=lease_ids))
+
+    async def nack(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ids: Sequence[str] | None = None,
+        delay_ms: int = 0,
+    ) -> Nacked:
+        """Give jobs back, to be claimed again after `delay_ms`."""
+        return await self._call(
+            calls.nack(topic, seqs, node=node, lease_ids=lease_ids, delay_ms=delay_ms)
+        )
+
+    async def extend(
+        self,
+        topic: str,
+        seqs: Sequence[int],
+        *,
+        node: str,
+        lease_ms: int,
+        lease_ids: Sequence[str] | None = None,
+    ) -> Extended:
+        """Hold jobs for `lease_ms` from now."""
+        return await self._call(
+            calls.extend(topic, seqs, node=node, lease_ids=lease_ids, lease_ms=lease_ms)
+        )
+
+    # Groups: the calls are in `async_groups.py`.
+
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[T],
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[T]: ...
+    @overload
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[Any]: ...
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str],
+        *,
+        model: type[Any] | None = None,
+        member: str | None = None,
+        auto_commit: bool = True,
+        until_caught_up: bool = False,
+        session_ms: int = DEFAULT_SESSION_MS,
+        limit: int = DEFAULT_LIMIT,
+    ) -> AsyncConsumer[Any]:
+        """Work on topics together with the other members of a group."""
+        settings = ConsumerSettings(
+            group=group,
+            member=member or new_node("consumer"),
+            topics=tuple(topics),
+            session_ms=session_ms,
+            limit=limit,
+            auto_commit=auto_commit,
+            until_caught_up=until_caught_up,
+        )
+        return AsyncConsumer(self._call, settings, model, self._clock)
+
+    # Routers.
+
+    async def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
+        """Create a router, or change one; return its state."""
+        return await self._flow(calls.put_router(router, fields))
+
+    async def delete_router(self, router: str) -> bool:
+        """Remove a router; False where there was none."""
+        return await self._call(calls.delete_router(router))
+
+    async def router_state(self, router: str) -> RouterState:
+        return await self._call(calls.router_state(router))
+
+    async def routers(self) -> list[RouterState]:
+        """Return every router, by name."""
+        return await self._flow(calls.routers())
+
+    # The server.
+
+    async def health(self) -> Health:
+        return await self._call(calls.health())
+
+    async def metrics(self) -> str:
+        """Return the metrics as Prometheus reads them."""
+        return await self._call(calls.metrics())
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"AsyncTopics({self.url!r})"
+
+    async def _flow(self, flow: Flow[T]) -> T:
+        answer: Any = None
+        while True:
+            try:
+                call = flow.send(answer)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            answer = await self._call(call)
+
+    async def _call(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
+        attempts = attempt(
+            call,
+            timeout_s=self._settings.timeout_s,
+            retry_for_s=self._settings.retry_for_s if retry_for_s is None else retry_for_s,
+            clock=self._clock,
+            random=self._random,
+        )
+        try:
+            step = next(attempts)
+            while True:
+                step = attempts.send(await self._perform(step))
+        except StopIteration as end:
+            return call.decode(end.value.body)
+
+    async def _perform(self, step: Send | Pause) -> Response | Unreachable | None:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        try:
+            return await self._transport.send(step.request, step.timeout_s)
+        except Unreachable as lost:
+            return lost

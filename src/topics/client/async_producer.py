@@ -1,0 +1,142 @@
+"""Many single records, sent as few batches: the same names as `topics.client.producer`, awaited.
+
+Owns one task of the event loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from topics.client.outbox import Entry, Outbox, Sent, encode_record
+from topics.client.request import Call
+from topics.errors import Closed, Throttled, TopicsError
+from topics.model.append import Appended
+
+AsyncCaller = Callable[[Call[Appended]], Awaitable[Appended]]
+
+
+class AsyncProducer:
+    """Sends records of one topic, on one event loop."""
+
+    def __init__(
+        self,
+        call: AsyncCaller,
+        topic: str,
+        *,
+        linger_ms: int,
+        max_batch: int,
+        buffer_bytes: int,
+        when_full: Literal["block", "raise"],
+    ) -> None:
+        self._call = call
+        self._linger_s = linger_ms / 1000
+        self._buffer_bytes = buffer_bytes
+        self._when_full = when_full
+        self._outbox = Outbox(topic, max_batch=max_batch)
+        self._changed = asyncio.Condition()
+        self._hurry = 0
+        self._closing = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def send(
+        self,
+        data: object,
+        *,
+        tag: str | None = None,
+        key: str | None = None,
+        node: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> "asyncio.Future[Sent]":
+        future: asyncio.Future[Sent] = asyncio.get_running_loop().create_future()
+        entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
+        async with self._changed:
+            while not self._closing and self._is_full(len(entry.record_json)):
+                if self._when_full == "raise":
+                    raise Throttled(max(1, int(self._linger_s * 1000)))
+                await self._changed.wait()
+            if self._closing:
+                raise Closed("the producer is closed")
+            self._outbox.add(entry)
+            if self._outbox.is_worth_waking:
+                self._changed.notify_all()
+        return future
+
+    async def flush(self) -> None:
+        async with self._changed:
+            goal = self._hurry = self._outbox.accepted
+            self._changed.notify_all()
+            await self._changed.wait_for(lambda: self._outbox.settled >= goal)
+            error = self._outbox.take_error()
+        if error is not None:
+            raise error
+
+    async def close(self) -> None:
+        async with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        await self._task
+        await self.flush()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _is_full(self, size: int) -> bool:
+        held = self._outbox.held_bytes
+        return held > 0 and held + size > self._buffer_bytes
+
+    async def _run(self) -> None:
+        try:
+            await self._send_all()
+        finally:
+            self._closing = True
+            self._outbox.abandon()
+
+    async def _send_all(self) -> None:
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._outbox.waiting or self._closing)
+                if not self._outbox.waiting:
+                    return
+                await self._linger()
+                batch = self._outbox.take_batch()
+            await self._send(batch)
+
+    async def _linger(self) -> None:
+        try:
+            async with asyncio.timeout(self._linger_s):
+                await self._changed.wait_for(
+                    lambda: (
+                        self._closing
+                        or self._outbox.has_full_batch
+                        or self._outbox.settled < self._hurry
+                    )
+                )
+        except TimeoutError:
+            return
+
+    async def _send(self, batch: list[Entry]) -> None:
+        delivery = self._outbox.deliver(batch)
+        try:
+            call = next(delivery)
+            while True:
+                outcome = await self._try(call)
+                async with self._changed:
+                    self._changed.notify_all()
+                    call = delivery.send(outcome)
+        except StopIteration:
+            return
+
+    async def _try(self, call: Call[Appended]) -> Appended | TopicsError:
+        try:
+            return await self._call(call)
+        except TopicsError as error:
+            return error

@@ -1,0 +1,80 @@
+"""One HTTP/1.1 connection without its socket: requests to bytes, bytes to answers.
+
+h11 keeps the rules of the protocol; who sends and receives is up to the caller.
+"""
+
+import h11
+
+from topics.client.request import Request, Response
+from topics.errors import Unreachable
+
+
+class Wire:
+    """The client's end of one connection: one request at a time."""
+
+    def __init__(self, headers: list[tuple[str, str]], *, prefix: str) -> None:
+        self._headers = headers
+        self._prefix = prefix
+        self._connection = h11.Connection(h11.CLIENT)
+        self._status = 0
+        self._retry_after_s: float | None = None
+        self._body: list[bytes] = []
+
+    def encode(self, request: Request) -> bytes:
+        """Return the bytes of a request; the connection must be `reusable` or new."""
+        headers = [*self._headers, ("Accept", request.accept)]
+        if request.body is not None:
+            headers.append(("Content-Type", "application/json"))
+            headers.append(("Content-Length", str(len(request.body))))
+        event = h11.Request(
+            method=request.method, target=self._prefix + request.path, headers=headers
+        )
+        head = self._connection.send(event)
+        body = self._connection.send(h11.Data(data=request.body)) if request.body else b""
+        end = self._connection.send(h11.EndOfMessage())
+        assert head is not None
+        assert body is not None
+        assert end is not None
+        return head + body + end
+
+    def receive(self, data: bytes) -> Response | None:
+        """Take bytes, none at the end of the stream; return the answer when it is whole."""
+        try:
+            self._connection.receive_data(data)
+            return self._next()
+        except h11.RemoteProtocolError as error:
+            reason = "the connection was lost" if not data else f"not HTTP: {error}"
+            raise Unreachable(f"no answer from the server: {reason}", sent=True) from error
+
+    @property
+    def reusable(self) -> bool:
+        """Tell whether another request may follow."""
+        return self._connection.our_state is h11.IDLE
+
+    def _next(self) -> Response | None:
+        while True:
+            event = self._connection.next_event()
+            if event is h11.NEED_DATA or event is h11.PAUSED:
+                return None
+            if isinstance(event, h11.Response):
+                self._status = event.status_code
+                self._retry_after_s = _retry_after_s(event)
+            elif isinstance(event, h11.Data):
+                self._body.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                return self._finish()
+            elif isinstance(event, h11.ConnectionClosed):
+                raise Unreachable("the server closed the connection without an answer", sent=True)
+
+    def _finish(self) -> Response:
+        body, self._body = b"".join(self._body), []
+        if self._connection.our_state is h11.DONE and self._connection.their_state is h11.DONE:
+            self._connection.start_next_cycle()
+        return Response(status=self._status, retry_after_s=self._retry_after_s, body=body)
+
+
+def _retry_after_s(event: h11.Response) -> float | None:
+    for name, value in event.headers:
+        if name == b"retry-after" and value.isdigit():
+            return float(value)
+    return None

@@ -1,0 +1,173 @@
+"""What a producer has still to send: records in order, cut into batches. No I/O, no threads."""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from topics.client import calls
+from topics.client.request import Call
+from topics.errors import (
+    BatchTooLarge,
+    PayloadTooLarge,
+    RecordTooLarge,
+    RequestError,
+    TopicsError,
+    Unreachable,
+)
+from topics.limits import MIB, check_topic_name
+from topics.model.append import Appended
+
+BATCH_BYTES: Final = 4 * MIB
+"""A batch is sent when it is this large, whatever `max_batch` says."""
+OF_ONE_RECORD: Final = (RequestError, RecordTooLarge, BatchTooLarge, PayloadTooLarge)
+"""Refusals that one record of a batch may be to blame for."""
+
+
+class Sent(Struct, frozen=True):
+    """Where a record is: `topic` names the partition, if there are any."""
+
+    topic: str
+    seq: int
+
+
+class Entry(Struct, frozen=True, eq=False):
+    """One record on its way, as JSON, and who waits for its seq."""
+
+    record_json: bytes
+    future: "Future[Sent] | asyncio.Future[Sent]"
+
+    def fail(self, error: TopicsError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # seen: `flush` tells it too, so asyncio need not complain
+
+    def succeed(self, sent: Sent) -> None:
+        if not self.future.done():
+            self.future.set_result(sent)
+
+
+def encode_record(
+    data: object,
+    *,
+    tag: str | None = None,
+    key: str | None = None,
+    node: str | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return a record as JSON; what cannot be JSON is refused before it is on its way."""
+    fields = {"data": data, "tag": tag, "key": key, "node": node, "meta": meta}
+    return calls.encode_json(
+        {name: value for name, value in fields.items() if name == "data" or value is not None}
+    )
+
+
+class Outbox:
+    """Records in the order they came; a batch gets a number that rises."""
+
+    def __init__(self, topic: str, *, max_batch: int) -> None:
+        if max_batch < 1:
+            raise RequestError("max_batch must be at least 1")
+        self.waiting: deque[Entry] = deque()
+        self._on_way: list[Entry] = []
+        self.held_bytes = 0
+        """Of records that wait or are on their way."""
+        self.accepted = 0
+        self.settled = 0
+        self.first_error: TopicsError | None = None
+        self._waiting_bytes = 0
+        self._topic = check_topic_name(topic)
+        self._max_batch = max_batch
+        self._producer_id = f"p-{secrets.token_hex(12)}"
+        self._producer_seq = 0
+
+    def add(self, entry: Entry) -> None:
+        self.waiting.append(entry)
+        self.accepted += 1
+        self.held_bytes += len(entry.record_json)
+        self._waiting_bytes += len(entry.record_json)
+
+    @property
+    def has_full_batch(self) -> bool:
+        return len(self.waiting) >= self._max_batch or self._waiting_bytes >= BATCH_BYTES
+
+    @property
+    def is_worth_waking(self) -> bool:
+        """Tell whether the sender should look: not for each record that joins a batch."""
+        return len(self.waiting) == 1 or self.has_full_batch
+
+    def take_batch(self) -> list[Entry]:
+        """Take the oldest records, as many as go together."""
+        batch: list[Entry] = []
+        size = 0
+        while self.waiting and len(batch) < self._max_batch:
+            length = len(self.waiting[0].record_json)
+            if batch and size + length > BATCH_BYTES:
+                break
+            size += length
+            batch.append(self.waiting.popleft())
+        self._waiting_bytes -= size
+        self._on_way = batch
+        return batch
+
+    def deliver(self, batch: list[Entry]) -> Generator[Call[Appended], Appended | TopicsError]:
+        """Yield the calls that deliver a batch; take what came of each.
+
+        A batch that is refused because of one record is halved until that record stands alone.
+        """
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            outcome = yield self._call_for(part)
+            if isinstance(outcome, Appended):
+                self._succeed(part, outcome)
+            elif len(part) > 1 and type(outcome) in OF_ONE_RECORD:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+            else:
+                self.fail(part, outcome)
+
+    def fail(self, entries: list[Entry], error: TopicsError) -> None:
+        self.first_error = self.first_error or error
+        self._settle(entries)
+        for entry in entries:
+            entry.fail(error)
+
+    def abandon(self) -> None:
+        """Fail what is not settled, so that nobody waits for a producer that is gone."""
+        left = [entry for entry in (*self._on_way, *self.waiting) if not entry.future.done()]
+        self.waiting.clear()
+        if left:
+            self.fail(left, Unreachable("the producer ended before it was sent", sent=True))
+
+    def take_error(self) -> TopicsError | None:
+        error, self.first_error = self.first_error, None
+        return error
+
+    def _succeed(self, entries: list[Entry], appended: Appended) -> None:
+        self._settle(entries)
+        names = {placement.partition: placement.topic for placement in appended.placements}
+        if names:
+            places = [Sent(names[place], seq) for place, seq in appended.placed]
+        else:
+            places = [Sent(appended.topic, seq) for seq in appended.seqs]
+        for entry, sent in zip(entries, places, strict=True):
+            entry.succeed(sent)
+
+    def _settle(self, entries: list[Entry]) -> None:
+        self.held_bytes -= sum([len(entry.record_json) for entry in entries])
+        self.settled += len(entries)
+
+    def _call_for(self, part: list[Entry]) -> Call[Appended]:
+        self._producer_seq += 1
+        body = b'{"records":[%b],"producer_id":%b,"producer_seq":%d}' % (
+            b",".join([entry.record_json for entry in part]),
+            msgspec.json.encode(self._producer_id),
+            self._producer_seq,
+        )
+        return calls.append_json(self._topic, body, repeatable=True)

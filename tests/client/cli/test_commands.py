@@ -1,0 +1,174 @@
+"""Every command that speaks to a server: what it does, prints and exits with."""
+
+from itertools import islice
+
+import pytest
+from tests.client.cli.conftest import Run
+from tests.client.faces import fresh
+
+from topics.cli import exit_codes
+from topics.client import Topics
+from topics.model.diff import Record
+
+
+def test_a_topic_from_its_making_to_its_end(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    (made,) = run("topic", "create", name, "cap_records=5", "durability=fsync").lines
+    assert made["topic"] == name
+    assert api.state(name).config.cap_records == 5
+    (listed,) = run("topic", "ls", name).lines
+    assert (listed["topic"], listed["durable"]) == (name, True)
+    (shown,) = run("topic", "show", name).lines
+    assert shown["head_seq"] == 0
+    assert run("topic", "rm", name).lines[0]["removed"] is True
+    gone = run("topic", "show", name)
+    assert gone.code == exit_codes.NOT_THERE
+    assert gone.err == f"topics: topic '{name}' does not exist\n"
+    assert run("topic", "rm", name).code == exit_codes.NOT_THERE
+
+
+def test_a_dry_run_changes_nothing(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    api.append(name, [{"data": 1}])
+    api.put_router(f"{name}->x", source=name, dest=f"{name}-x")
+    before = api.state(name).config
+    change = {"field": "ttl_ms", "from": 0, "to": 60_000}
+    assert run("topic", "set", name, "ttl_ms=60000", "--dry-run").lines == [change]
+    assert run("topic", "rm", name, "--dry-run").lines[0]["removed"] is False
+    assert run("router", "rm", f"{name}->x", "--dry-run").lines[0]["removed"] is False
+    assert api.state(name).config == before
+    assert api.state(name).count == 1
+    assert run("topic", "set", name, "ttl_ms=60000").lines == [change]
+    assert api.state(name).config.ttl_ms == 60_000
+    assert run("router", "rm", f"{name}->x").lines[0]["removed"] is True
+    assert run("router", "show", f"{name}->x").code == exit_codes.NOT_THERE
+
+
+def test_set_does_not_create_and_refuses_unknown_fields(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    assert run("topic", "set", name, "ttl_ms=1").code == exit_codes.NOT_THERE
+    api.create(name)
+    wrong = run("topic", "set", name, "ttl_m=1", "--dry-run")
+    assert wrong.code == exit_codes.ERROR
+    assert "ttl_ms" in wrong.err
+    assert run("topic", "set", name, "ttl_ms").code == exit_codes.ERROR
+
+
+def test_what_is_put_is_what_peek_and_tail_show(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    assert run("put", name, '{"a": 1.50}', "2", "--tag", "t").lines == [
+        {
+            "topic": name,
+            "count": 2,
+            "first": {"topic": name, "seq": 1},
+            "last": {"topic": name, "seq": 2},
+        }
+    ]
+    run("put", name, "--text", "plain")
+    assert [record.data for record in api.diff(name).records] == [{"a": 1.5}, 2, "plain"]
+    peeked = run("topic", "peek", name, "-n", "2")
+    assert [line["data"] for line in peeked.lines] == [2, "plain"]
+    tailed = run("tail", name, "--from-seq", "0", "--until-caught-up", "--match", "t")
+    assert [(line["$seq"], line["$tag"]) for line in tailed.lines] == [(1, "t"), (2, "t")]
+    assert '"data":{"a": 1.50}' in tailed.out, "the very bytes that were sent"
+    assert len(run("tail", name, "--from-seq", "0", "-n", "1").lines) == 1
+
+
+def test_a_tail_may_begin_and_end_at_a_time(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    api.append(name, [{"data": 1}])
+    assert len(run("tail", name, "--since", "2020-01-01", "--until-caught-up").lines) == 1
+    assert run("tail", name, "--until", "2020-01-01T00:00:00").lines == []
+    late = run("tail", name, "--since", "2999-12-31 00:00:00", "--until-caught-up")
+    assert late.lines == []
+
+
+def test_loss_is_a_line_in_a_pipe(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    api.create(name, cap_records=1)
+    api.append(name, [{"data": n} for n in range(3)])
+    lost, last = run("tail", name, "--from-seq", "0", "--until-caught-up").lines
+    assert isinstance(lost["tombstone"], dict)
+    assert lost["tombstone"]["gap_to"] == 2
+    assert last["data"] == 2
+
+
+def test_data_that_is_no_json_is_refused(run: Run, api: Topics) -> None:
+    name = fresh("cli")
+    outcome = run("put", name, "1", "{")
+    assert outcome.code == exit_codes.ERROR
+    assert "record 2" in outcome.err
+    assert [record.data for record in api.diff(name).records] == [1]
+
+
+def test_partitions_are_made_grown_and_written_to(run: Run, api: Topics) -> None:
+    name = fresh("parts")
+    run("topic", "create", name, "partitions=3")
+    change = {"field": "partitions", "from": 3, "to": 5}
+    assert run("topic", "set", name, "partitions=5", "--dry-run").lines == [change]
+    assert len(api.state(name).partitions or []) == 3
+    assert run("topic", "set", name, "partitions=5").lines == [change]
+    (wrote,) = run("put", name, "1", "--key", "user1").lines
+    assert wrote["first"] == wrote["last"]
+    parent = next(line for line in run("topic", "ls", name).lines if line["topic"] == name)
+    assert parent["partitions"] == 5
+
+
+def test_routers_are_put_and_listed(run: Run) -> None:
+    source, dest = fresh("src"), fresh("dst")
+    (made,) = run("router", "put", source, dest, 'filter=["tag","Glob","x*"]').lines
+    assert made["router"] == f"{source}->{dest}"
+    assert f"{source}->{dest}" in [line["router"] for line in run("router", "ls").lines]
+    assert run("router", "show", f"{source}->{dest}").lines[0]["filter"] == ["tag", "Glob", "x*"]
+
+
+def test_jobs_are_claimed_and_acked(run: Run, api: Topics) -> None:
+    queue = fresh("q")
+    api.create(queue, type="queue")
+    api.append(queue, [{"data": "a"}, {"data": "b"}])
+    one, two = run("queue", "claim", queue, "--node", "w", "--max", "5").lines
+    assert (one["data"], two["data"]) == ("a", "b")
+    acked = run("queue", "ack", queue, "1", "--node", "w", "--lease-id", str(one["lease_id"]))
+    assert acked.lines[0]["acked"] == 1
+    (listed,) = run("queue", "ls", queue).lines
+    assert (listed["ready"], listed["in_flight"]) == (0, 1)
+
+
+def test_dead_letters_go_back_to_where_they_came_from(run: Run, api: Topics) -> None:
+    queue, dead = fresh("q"), fresh("dead")
+    api.create(dead)
+    api.create(queue, type="queue", max_deliveries=1, dead_letter=dead)
+    api.append(queue, [{"data": n, "tag": "t", "meta": {"k": n}} for n in range(3)])
+    for job in api.claim(queue, node="w", max=3).jobs:
+        api.nack(queue, [job.seq], node="w")
+    assert api.claim(queue, node="w", max=3).count == 0
+    buried = (item for item in api.topic(dead).tail(from_seq=0) if isinstance(item, Record))
+    assert [letter.data for letter in islice(buried, 3)] == [0, 1, 2]
+    would = run("queue", "redrive", dead, "--dry-run").lines
+    assert would == [{"queue": queue, "jobs": 3, "moved": False}]
+    assert run("queue", "redrive", dead, "-n", "1").lines[0]["jobs"] == 1
+    assert run("queue", "redrive", dead).lines == [{"queue": queue, "jobs": 2, "moved": True}]
+    assert api.state(dead).count == 0
+    again = api.claim(queue, node="w", max=5).jobs
+    assert [(job.data, job.tag, job.meta) for job in again] == [
+        (n, "t", {"k": n}) for n in range(3)
+    ]
+
+
+def test_what_is_no_dead_letter_needs_a_queue(run: Run, api: Topics) -> None:
+    name, queue = fresh("plain"), fresh("q")
+    api.append(name, [{"data": 1}])
+    api.create(queue, type="queue")
+    assert run("queue", "redrive", name).code == exit_codes.ERROR
+    assert run("queue", "redrive", queue).code == exit_codes.ERROR
+    assert run("queue", "redrive", name, "--to", queue).lines[0]["jobs"] == 1
+
+
+def test_a_server_that_is_not_there_has_its_exit_code(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topics.cli.connect.RETRY_FOR_S", 0.1)
+    outcome = run("topic", "ls", "--url", "http://127.0.0.1:9")
+    assert outcome.code == exit_codes.LATER
+    assert "http://127.0.0.1:9 cannot be reached" in outcome.err
+    assert len(outcome.err.splitlines()) == 1

@@ -1,0 +1,80 @@
+"""The faces have the same names and parameters, and the client leans on nothing it must not."""
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from topics.aio import AsyncLog
+from topics.client import AsyncTopics, Topics
+from topics.embedded import Log
+from topics.handles import AsyncTopicHandle, TopicHandle
+
+PROGRAM = """
+import sys
+import topics.client
+from topics import AsyncTopics, Topics
+bad = ("topics.engine", "topics.storage", "topics.kernel", "topics.api", "topics.embedded",
+       "topics.aio", "uvloop", "httptools", "h2", "wsproto", "httpx", "typer", "pydantic")
+print([name for name in bad if name in sys.modules])
+"""
+OURS_ALONE = {"backup", "sync", "checkpoint", "sync_askers", "last_error", "engine"}
+"""What only somebody who has the directory open can do."""
+
+
+def printed_by(program: str) -> str:
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+    return done.stdout
+
+
+def public(kind: type) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def parameters(function: Callable[..., object]) -> list[tuple[str, Any, Any]]:
+    found = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in found]
+
+
+@pytest.mark.parametrize("name", sorted(public(Log).keys() - OURS_ALONE))
+def test_a_call_of_the_embedded_log_is_one_of_the_client(name: str) -> None:
+    assert parameters(public(Log)[name]) == parameters(public(Topics)[name])
+
+
+@pytest.mark.parametrize(
+    ("plain", "awaited"), [(Topics, AsyncTopics), (TopicHandle, AsyncTopicHandle)]
+)
+def test_both_clients_have_the_same_names(plain: type, awaited: type) -> None:
+    assert public(plain).keys() == public(awaited).keys()
+    for name, function in public(plain).items():
+        assert parameters(function) == parameters(public(awaited)[name]), name
+
+
+def test_routers_are_on_the_asyncio_log_too() -> None:
+    for name in ("put_router", "delete_router", "router_state", "routers"):
+        assert parameters(public(Log)[name]) == parameters(public(AsyncLog)[name]), name
+
+
+def test_a_client_imports_neither_engine_nor_server() -> None:
+    assert printed_by(PROGRAM) == "[]\n"
+
+
+def test_the_package_still_offers_what_it_promises() -> None:
+    program = "import topics; print([n for n in topics.__all__ if not hasattr(topics, n)])"
+    assert printed_by(program) == "[]\n"
