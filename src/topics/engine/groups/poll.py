@@ -106,7 +106,10 @@ def _place(
         return known
     if seq != known.seq and session.buried.get(partition) == seq:
         return Place(0, seq)  # it was told that this life is over, and did not hear it
-    return Place(known.topic_id, seq)
+    done = group.committed.get(partition)
+    given = max(known.seq, done.seq if done and done.topic_id == known.topic_id else 0)
+    # Back only: nothing is passed over that this member was not given, or did not commit.
+    return Place(known.topic_id, min(seq, given))
 
 
 def read_turns(plan: PollPlan, read: Read, must_forward: MustForward) -> list[PolledBatch]:

@@ -533,3 +533,30 @@ def test_what_cannot_be_asked_is_refused(log: Log) -> None:
     with pytest.raises(RequestError):
         log.commit("-", {"a": {0: 1}})
     assert log.groups() == []
+
+
+def test_positions_turn_a_member_back_and_never_past_what_it_was_given(
+    place: Place, log: Log
+) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation, positions={"a": {0: 4}}) == [1, 2, 3, 4, 5]
+    assert seqs(log, generation, positions={"a": {0: 3}}) == [4, 5]
+    place.kill()
+    assert seqs(place.log, generation, positions={"a": {0: 5}}) == [1, 2, 3, 4, 5]
+
+
+def test_positions_of_a_topic_that_is_gone_pass_nothing_over(place: Place, log: Log) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation) == [1, 2, 3, 4, 5]
+    log.drop("a")
+    place.fill("a", 9)
+    place.kill()
+    generation = place.log.heartbeat("g", member="m", generation=generation).generation
+    assert seqs(place.log, generation, positions={"a": {0: 5}}) == list(range(1, 10))
+
+
+def test_a_commit_ahead_of_the_reading_may_be_read_on_from(log: Log) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation, limit=1) == [1]
+    log.commit("g", {"a": {0: 3}}, member="m", generation=generation)
+    assert seqs(log, generation, positions={"a": {0: 3}}) == [4, 5]
