@@ -18,7 +18,7 @@ from typing import Self
 
 from tests.unit.docs.pages import ROOT, read
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 OUR_PORT = "4000"
 _TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _SERVER = "topics serve >>serve.log 2>&1 &"
