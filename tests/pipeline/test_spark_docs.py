@@ -27,7 +27,7 @@ def test_the_chart_of_the_tutorial_is_drawn_from_the_files_of_a_lake(
         feed.append([{"data": {"sensor": n % 2, "celsius": 20.0 + n % 2}} for n in range(10)])
         Lake(spark, lake, feed).run()
     for block in code_blocks(DOCS / "start" / "lake.md", "py"):
-        exec(block.replace("/home/me/topics-lake", str(lake)), {})
+        exec(block.replace("/srv/topics-lake", str(lake)), {})
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"sensor 0 {'█' * 20} 20.0", f"sensor 1 {'█' * 21} 21.0"]
 
