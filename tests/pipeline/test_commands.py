@@ -109,10 +109,10 @@ def lines_until(said: IO[str], text: str) -> list[str]:
 @pytest.fixture
 def up(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
     path = os.environ["PATH"] if getattr(request, "param", None) == "with java" else str(tmp_path)
-    flags = ["--port", "0", "--data-dir", str(tmp_path / "data"), "--lake", str(tmp_path / "lake")]
+    flags = ["--port", "0", "--data-dir", str(tmp_path / "data")]
     process = subprocess.Popen(
         [sys.executable, "-m", "topics", "up", *flags],
-        env=environment(PATH=path),
+        env=environment(PATH=path, TOPICS_LAKE=str(tmp_path / "lake")),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
