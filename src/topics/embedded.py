@@ -54,6 +54,8 @@ from topics.model.queues import (
     ExtendRequest,
     Nacked,
     NackRequest,
+    Redriven,
+    RedriveRequest,
 )
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -290,6 +292,20 @@ class Log:
         """Hold jobs for `lease_ms` from now."""
         request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
         return self.engine.extend(self._existing(topic), request)
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
+        request = build_request(RedriveRequest, {"to": to, "max": max})
+        found = self._existing(topic)
+        return self.engine.redrive(
+            found, to=request.to, wanted=request.max, check_name=check_topic_name
+        )
 
     # Routers.
 

@@ -1,5 +1,6 @@
 """`topics queue`: jobs and those who work on them."""
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import wire_record
-from topics.cli.redrive import redrive
+from topics.cli.redrive import foresee, redrive
 
 queue_app = typer.Typer(help="Look at queues; claim, ack and redrive jobs.", no_args_is_help=True)
 
@@ -97,7 +98,15 @@ def redrive_jobs(
     context: ContextName = None,
 ) -> None:
     """Put dead letters back into their queues, oldest first."""
-    with connect(url, context) as client:
-        moved = redrive(client, dead, to=to, count=count, dry_run=dry_run)
-    rows = [{"queue": queue, "jobs": jobs, "moved": not dry_run} for queue, jobs in moved.items()]
-    print_rows(rows, ("queue", "jobs", "moved"), as_json=as_json)
+    jobs_of: Counter[str] = Counter()
+    try:
+        with connect(url, context) as client:
+            if dry_run:
+                jobs_of.update(foresee(client, dead, to=to, count=count))
+            else:
+                for moved in redrive(client, dead, to=to, count=count):
+                    jobs_of.update(moved)
+    finally:  # what was moved is told, also when one letter stopped the rest
+        rows = [{"queue": queue, "jobs": n, "moved": not dry_run} for queue, n in jobs_of.items()]
+        if rows:
+            print_rows(rows, ("queue", "jobs", "moved"), as_json=as_json)
