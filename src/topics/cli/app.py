@@ -4,8 +4,10 @@ import typer
 
 from topics.cli.config import show_config
 from topics.cli.context import context_app
+from topics.cli.export import run_export
 from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
+from topics.cli.import_file import run_import
 from topics.cli.inspect import run_inspect
 from topics.cli.put import run_put
 from topics.cli.queue import queue_app
@@ -35,6 +37,8 @@ app.add_typer(context_app, name="context")
 app.command("serve")(run_serve)
 app.command("put")(run_put)
 app.command("tail")(run_tail)
+app.command("export")(run_export)
+app.command("import")(run_import)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)
