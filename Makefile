@@ -36,7 +36,7 @@ check: setup ## lint, types, import directions; changes nothing
 	$(BIN)/lint-imports --no-logo
 
 test: setup ## unit, property and crash tests: a few minutes
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 crash: setup ## power cuts, disk faults, killed processes only
 	$(BIN)/pytest -n 2 -m crash

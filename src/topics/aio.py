@@ -33,6 +33,7 @@ from topics.errors import TopicsError
 from topics.kernel import Batch
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_WAIT_MS
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
 from topics.model.frames import RangePage
@@ -602,6 +603,10 @@ class AsyncLog:
 
     async def sync(self) -> None:
         await self.run(self.log.sync)
+
+    async def backup(self, directory: str) -> BackedUp:
+        """Copy everything into a new directory, on a thread of its own: it may take long."""
+        return await self._loop.run_in_executor(None, self.log.backup, directory)
 
     async def close(self) -> None:
         await self.run(self.log.close)

@@ -76,6 +76,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
         str | None, Meta(description="folder for old sealed segments; unset: no cold tier")
     ] = None
 
+    backup_dir: Annotated[
+        str | None, Meta(description="folder that backups over HTTP go to; unset: there are none")
+    ] = None
+
     host: Annotated[str, Meta(description="address the HTTP server listens on")] = "127.0.0.1"
     port: Annotated[int, _count("port of the HTTP server; 0: any free one", low=0, high=65_535)] = (
         4000
@@ -195,7 +199,7 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         for setting in settings().values():
             setting.check(getattr(self, setting.name))
-        _check_dirs(self.data_dir, self.cold_dir)
+        _check_dirs(self.data_dir, self.cold_dir, self.backup_dir)
         if self.commit_window_min_us > self.commit_window_max_us:
             raise ConfigError(
                 "TOPICS_COMMIT_WINDOW_MIN_US must not be above TOPICS_COMMIT_WINDOW_MAX_US, "
@@ -457,8 +461,13 @@ def nearest(name: str, known: Sequence[str], *, shown: Callable[[str], str] = st
     return f": did you mean {shown(close[0])}?" if close else ": nothing has a name like it"
 
 
-def _check_dirs(data_dir: str, cold_dir: str | None) -> None:
-    for env, value in (("TOPICS_DATA_DIR", data_dir), ("TOPICS_COLD_DIR", cold_dir or "")):
+def _check_dirs(data_dir: str, cold_dir: str | None, backup_dir: str | None) -> None:
+    named = {
+        "TOPICS_DATA_DIR": data_dir,
+        "TOPICS_COLD_DIR": cold_dir or "",
+        "TOPICS_BACKUP_DIR": backup_dir or "",
+    }
+    for env, value in named.items():
         scheme, separator, _ = value.partition("://")
         if separator:  # the rest may hold a password: it is not repeated
             raise ConfigError(

@@ -24,6 +24,7 @@ from topics.errors import ConfigError, TopicNotFound, TopicsError
 from topics.handles import TopicHandle
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page, parse_match
 from topics.model.groups import (
@@ -410,6 +411,10 @@ class Log:
         """Copy the log's tail into segments and trim the WAL; the background does it by itself."""
         self.engine.snapshot()
         self.engine.maintain()
+
+    def backup(self, directory: str) -> BackedUp:
+        """Copy everything, as it is at one moment, into a new directory; writes go on."""
+        return self.engine.backup(LocalDisk(directory))
 
     def sync_askers(self) -> list[Callable[[], None]]:
         """Return, per shard, what makes its sync thread run now; nothing where there is none."""

@@ -13,6 +13,7 @@ TopicsError
 │   ├── NotAQueue
 │   ├── RouterNotFound
 │   ├── RouterCycle
+│   ├── BackupExists
 │   ├── PayloadMismatch
 │   ├── GroupNotFound
 │   ├── GroupNotEmpty
@@ -35,6 +36,11 @@ TopicsError
 │   ├── Unreachable
 │   └── Closed
 ├── ConfigError              the operator wrote a setting that cannot be used
+│   └── OptionError          one of a Spark query
+├── PipelineError            a Spark query cannot go on: its author has to decide
+│   ├── DataLoss
+│   ├── BadRow
+│   └── ServerRefused
 ├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
@@ -100,6 +106,12 @@ class TopicExistsIncompatible(RequestError):
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class BackupExists(RequestError):
+    """A backup was to go where something is already."""
+
+    code = "backup_exists"
 
 
 class TopicPartitioned(TopicExistsIncompatible):
@@ -426,6 +438,29 @@ class PartlyWritten(TopicsError):
 
 class ConfigError(TopicsError):
     """A setting that cannot be used."""
+
+
+class OptionError(ConfigError):
+    """An option of a Spark query that cannot be used."""
+
+
+class PipelineError(TopicsError):
+    """A Spark query cannot go on as it is.
+
+    A worker's error reaches the driver as text alone: the message says everything.
+    """
+
+
+class DataLoss(PipelineError):
+    """Records that a query asked for are gone, and it was not told to go on without them."""
+
+
+class BadRow(PipelineError):
+    """A row that cannot become a record."""
+
+
+class ServerRefused(PipelineError):
+    """The server did not do what a query needs."""
 
 
 class StorageError(TopicsError):

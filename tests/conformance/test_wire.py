@@ -157,7 +157,7 @@ def test_a_gzipped_body_is_read(api: Api) -> None:
     assert api.data(topic) == ["x" * 1000]
 
 
-@pytest.mark.parametrize("body", [b"not gzip", b"", gzip.compress(b'{"records"')[:-3]])
+@pytest.mark.parametrize("body", [b"not gzip", b"", gzip.compress(b'{"records"', mtime=0)[:-3]])
 def test_a_broken_gzip_is_refused(api: Api, body: bytes) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     refused(api.raw("POST", f"topics/{fresh()}", body, headers), 400, "invalid_request")

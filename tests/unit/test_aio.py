@@ -49,6 +49,17 @@ def test_writes_of_every_class_are_answered_and_read_back(tmp_path: Path) -> Non
     run_with_log(tmp_path, scenario)
 
 
+def test_a_backup_is_made_beside_the_event_loop(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.append("t", [{"data": 1}])
+        done = await log.backup(str(tmp_path / "backup"))
+        assert done.topics == 1
+
+    run_with_log(tmp_path / "data", scenario)
+    with Log(ServerConfig(data_dir=str(tmp_path / "backup"))) as restored:
+        assert restored.diff("t").records[0].data == 1
+
+
 def test_a_write_creates_its_topic_once(tmp_path: Path) -> None:
     async def scenario(log: AsyncLog) -> None:
         answers = await asyncio.gather(*[log.append_json("new", ONE) for _ in range(20)])

@@ -110,6 +110,11 @@ def test_a_whole_number_is_a_ratio_too() -> None:
     assert load_config(toml_text="compact_dead_ratio = 1").config.compact_dead_ratio == 1.0
 
 
+def test_backups_go_to_a_folder() -> None:
+    with pytest.raises(ConfigError, match="TOPICS_BACKUP_DIR must be a folder: s3://"):
+        load_config(environ={"TOPICS_BACKUP_DIR": "s3://key:secret@bucket"})
+
+
 def test_an_empty_cold_dir_turns_the_tier_off() -> None:
     loaded = load_config(toml_text='cold_dir = "cold"', environ={"TOPICS_COLD_DIR": ""})
     assert loaded.config.cold_dir is None

@@ -32,6 +32,7 @@ CODES = {
     "router_not_found",
     "router_cycle",
     "not_a_queue",
+    "backup_exists",
     "group_not_found",
     "group_not_empty",
     "generation_mismatch",

@@ -33,6 +33,7 @@ STATUS_OF_CODE = {
     "topic_exists_incompatible": 409,
     "topic_not_empty": 409,
     "not_a_queue": 409,
+    "backup_exists": 409,
     "group_not_empty": 409,
     "generation_mismatch": 409,
     "payload_too_large": 413,

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from topics.api import (
     append,
+    backups,
     compact,
     console,
     delete,
@@ -111,6 +112,7 @@ ROUTES = (
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),
+    Route("POST", "/v0/backups/:backup", backups.make, ADMIN, "waits"),
     Route("GET", "/v0/metrics", metrics.show, READ, "early"),
     Route("GET", "/v0/health", health.health, frozenset(), "probe"),
     Route("GET", "/healthz", health.health, frozenset(), "probe"),

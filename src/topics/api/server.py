@@ -172,6 +172,7 @@ async def serve(
     write_log: Callable[[str], None],
     on_listening: Callable[[Server], None],
     on_ready: Callable[[Server], None],
+    on_stopping: Callable[[Server], None] = lambda _: None,
     add_faces: Callable[[Server], None] = lambda _: None,
     disk: Disk | None = None,
 ) -> None:
@@ -192,6 +193,7 @@ async def serve(
         server.request_log.event("ready", url=server.url, topics=len(server.app.engine.registry))
         on_ready(server)
         await waiting
+        on_stopping(server)
         server.request_log.event("stopping", connections=len(server.app.connections))
     except TopicsError as error:
         server.request_log.event("failed", level="error", message=str(error))

@@ -6,14 +6,16 @@ thread-safe.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from topics.clock import Clock
 from topics.config import ServerConfig, wal_shard_count
 from topics.engine import maintenance
 from topics.engine.append import Append, Repeat, close_reservation, submit_append
+from topics.engine.backup import BackupCopy
 from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
@@ -51,6 +53,7 @@ from topics.errors import (
     TopicsError,
 )
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.compact import COMPACT_SEGMENTS, Compacted
 from topics.model.delete import Deleted
 from topics.model.diff import Page
@@ -74,12 +77,14 @@ from topics.model.uploads import BuiltSegment, UploadState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.store import SegmentStore
-from topics.storage.snapshots.snapshot import save_snapshot
+from topics.storage.snapshots.snapshot import Snapshot, save_snapshot
 from topics.storage.wal import frame
-from topics.storage.wal.group_commit import RETRY_AFTER_MS, GroupCommit, Waiter
+from topics.storage.wal.group_commit import RETRY_AFTER_MS, Commitment, GroupCommit, Waiter
 from topics.storage.wal.log import Position, WalLog, list_wal_files
 
 COPY_SETTINGS = ("durability", "discard")
+BACKUP_PASSES = 2
+"""Copies of what there is before checkpoints have to wait for the last of it."""
 IDLE_MS = 1_000
 """A topic without writes for so long gives its reserved seqs back."""
 
@@ -108,6 +113,10 @@ class Engine:
         self._redrive_lock = threading.Lock()
         """Held by whoever brings dead letters back; taken before any other."""
         self._closed = False
+        self._dropped_ids: deque[int] = deque()
+        """Deleted topics whose files wait for whoever holds `_cold_lock`."""
+        self._log_hold: dict[str, Position] = {}
+        """Where a backup began: the log behind it is not trimmed."""
         self.on_routers_due: Callable[[], None] = _nothing
         """Called when there is something to forward, with a shard's lock held: it may only ask."""
         self._lock = data_dir.open_data_dir(disk)
@@ -326,8 +335,26 @@ class Engine:
             topic.runs = []
             if topic.queue is not None:
                 topic.queue.notify()  # whoever waits for a job learns that there is no queue
-        with self._cold_lock:
-            self.stores.remove_topic(topic.id)
+        self._dropped_ids.append(topic.id)
+        if self._cold_lock.acquire(blocking=False):
+            self._release_segments()
+
+    def _release_segments(self) -> None:
+        """Let go of `_cold_lock`, after the files of topics that were deleted meanwhile."""
+        try:
+            while self._dropped_ids:
+                self.stores.remove_topic(self._dropped_ids.popleft())
+        finally:
+            self._cold_lock.release()
+
+    @contextmanager
+    def _segments_held(self) -> Iterator[None]:
+        """Keep sealed segments and the files of topics where they are."""
+        self._cold_lock.acquire()
+        try:
+            yield
+        finally:
+            self._release_segments()
 
     def topic_state(self, name: str, *, touch: bool = True) -> TopicState:
         """Return the state of a topic, of a partitioned one the sum of its partitions."""
@@ -387,7 +414,7 @@ class Engine:
         """Rewrite cold segments with dead records, some at a time; tell how many are left."""
         self._check_open()
         self.pins.sweep()
-        with self._cold_lock:
+        with self._segments_held():
             compaction = Compaction(
                 self.shard_of(topic),
                 topic,
@@ -735,7 +762,7 @@ class Engine:
         if failure is not None:
             raise failure
 
-    def snapshot(self, *, clean: bool = False) -> None:
+    def snapshot(self, *, clean: bool = False) -> Snapshot:
         """Checkpoint, save the metadata, trim the WAL."""
         with self._work_lock:
             self.checkpoint()
@@ -760,7 +787,65 @@ class Engine:
                 for shard in self.shards:
                     oldest = self._kept_places[0].get(shard.directory)
                     if oldest is not None:
-                        shard.commit.log.trim(oldest)
+                        held = self._log_hold.get(shard.directory, oldest)
+                        shard.commit.log.trim(min(oldest, held))
+        return snapshot
+
+    def backup(self, target: Disk) -> BackedUp:
+        """Copy the whole directory to an empty disk while it is used: all of it at one moment."""
+        self._check_open()
+        copy = BackupCopy(self.stores, target)
+        with self._segments_held():
+            with self._work_lock:
+                self._check_open()
+                snapshot = self.snapshot()
+                places = {s.directory: Position(s.file, s.offset) for s in snapshot.shards}
+                self._log_hold = places
+            try:
+                for _ in range(BACKUP_PASSES):
+                    self._copy_segments(copy)
+                for _, topic in self.registry.each():
+                    copy.copy_tag_runs(topic)
+                # No checkpoint, no attach: what the log calls absorbed is copied.
+                with self._work_lock, self.registry.lock:
+                    self._check_open()
+                    self._copy_segments(copy)
+                    ends, at_ts = self._end_of_logs()
+                for directory, start in places.items():
+                    copy.copy_log(directory, start, ends[directory])
+            finally:
+                self._log_hold = {}
+        copy.finish(snapshot)
+        return BackedUp(
+            topics=len(self.registry),
+            segments=copy.segments,
+            bytes=copy.bytes_written,
+            at_ts=at_ts,
+        )
+
+    def _copy_segments(self, copy: BackupCopy) -> None:
+        for _, topic in self.registry.each():
+            self._check_open()
+            copy.copy_topic(topic)
+
+    def _end_of_logs(self) -> tuple[dict[str, Position], int]:
+        """Return where all logs end at one moment, and the moment.
+
+        A move from one shard to another is in none of them, in the first, or in both.
+        """
+        finished: list[tuple[Shard, list[Commitment]]] = []
+        with ExitStack() as locks:
+            for shard in self.shards:
+                locks.enter_context(shard.lock)
+            at_ts = self.clock.now_ms()
+            for shard in self.shards:
+                shard.submit_floors()
+                finished.append((shard, shard.commit.flush()))
+                shard.commit.log.check_writable()
+            ends = {shard.directory: shard.commit.log.position for shard in self.shards}
+        for shard, tickets in finished:
+            shard.commit.wake(tickets)
+        return ends, at_ts
 
     def sweep(self) -> None:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
@@ -798,12 +883,12 @@ class Engine:
                     while maintenance.rewrite_one(shard, topic, config=self.config):
                         pass
         finally:
-            self._cold_lock.release()
+            self._release_segments()
 
     def relocate(self) -> int:
         """Move old sealed segments to the cold tier and bring it up to date; return how many."""
         self.pins.sweep()
-        with self._cold_lock:
+        with self._segments_held():
             moved = 0
             for shard, topic in self.registry.each():
                 if self._closed:

@@ -10,8 +10,12 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Literal
 
-from topics.kernel.batch import Batch, IdxSummary, Projection, Scan
+from topics.kernel.batch import Batch, Column, Columns, IdxSummary, Projection, Scan
 from topics.kernel.layout import (
+    COLUMN_DATA,
+    COLUMN_META,
+    COLUMN_NODE,
+    COLUMN_TAG,
     DELETED_BYTE,
     FLAG_BATCH_OPEN,
     FLAG_DELETED,
@@ -61,6 +65,7 @@ bisect_ts = _twin.bisect_ts
 build_tag_run = _twin.build_tag_run
 check_tag_run = _twin.check_tag_run
 count_live = _twin.count_live
+decode_columns = _twin.decode_columns
 evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
@@ -83,6 +88,10 @@ summarize_idx = _twin.summarize_idx
 xxh3_64 = _twin.xxh3_64
 
 __all__ = [
+    "COLUMN_DATA",
+    "COLUMN_META",
+    "COLUMN_NODE",
+    "COLUMN_TAG",
     "DELETED_BYTE",
     "FLAG_BATCH_OPEN",
     "FLAG_DELETED",
@@ -99,6 +108,8 @@ __all__ = [
     "WAL_LAYOUT",
     "Batch",
     "Buffer",
+    "Column",
+    "Columns",
     "IdxSummary",
     "Match",
     "Projection",
@@ -108,6 +119,7 @@ __all__ = [
     "build_tag_run",
     "check_tag_run",
     "count_live",
+    "decode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",

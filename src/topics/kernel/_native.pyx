@@ -20,11 +20,11 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 from topics.errors import CorruptData
 from topics.kernel import refusals as _refusals
-from topics.kernel.batch import Batch, IdxSummary, Projection, Scan
+from topics.kernel.batch import Batch, Column, Columns, IdxSummary, Projection, Scan
 from topics.kernel.pure.json_reader import decode_string as _decode_string
 from topics.kernel.refusals import refusal as _refusal
 
@@ -37,5 +37,6 @@ include "native/stamp.pxi"
 include "native/scan.pxi"
 include "native/segment.pxi"
 include "native/project.pxi"
+include "native/columns.pxi"
 include "native/idx.pxi"
 include "native/tags.pxi"

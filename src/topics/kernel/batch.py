@@ -56,3 +56,28 @@ class IdxSummary(msgspec.Struct, frozen=True, gc=False):
     last_ts: int
     data_end: int
     bad_index: int
+
+
+class Column(msgspec.Struct, frozen=True, gc=False):
+    """Texts one after the other, in the layout of an Arrow string array.
+
+    `offsets` are int32, one more than there are records. `validity` has a bit a record, lowest
+    first, 0 where the record has no such part; it is empty when none is missing.
+    """
+
+    offsets: bytes
+    heap: bytes
+    validity: bytes
+    nulls: int
+
+
+class Columns(msgspec.Struct, frozen=True, gc=False):
+    """Records as columns; `seq` and `ts` are int64, a column that nobody asked for is None."""
+
+    count: int
+    seq: bytes
+    ts: bytes
+    data: Column | None
+    meta: Column | None
+    tag: Column | None
+    node: Column | None

@@ -18,6 +18,13 @@ SEGMENT_LAYOUT: Final = 1
 MATCH_EQ: Final = 1
 MATCH_PREFIX: Final = 2
 
+COLUMN_DATA: Final = 1
+COLUMN_META: Final = 2
+COLUMN_TAG: Final = 4
+COLUMN_NODE: Final = 8
+COLUMN_BYTES_MAX: Final = 0x7FFF_FFFF
+"""Arrow counts the bytes of a string column with 31 bits."""
+
 FRAME_APPEND: Final = 1
 FRAME_TYPE_MAX: Final = 16
 
@@ -51,6 +58,7 @@ TAG_RUN_MAGIC: Final = b"TTR1"
 
 U16_MAX: Final = 0xFFFF
 U32_MAX: Final = 0xFFFF_FFFF
+I64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 U64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 JSON_DEPTH_MAX: Final = 256

@@ -1,5 +1,6 @@
 """The kernel in plain Python: the readable reference, and the fallback without a compiler."""
 
+from topics.kernel.pure.columns import decode_columns
 from topics.kernel.pure.frame import xxh3_64
 from topics.kernel.pure.idx import (
     bisect_ts,
@@ -28,6 +29,7 @@ __all__ = [
     "build_tag_run",
     "check_tag_run",
     "count_live",
+    "decode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",

@@ -35,7 +35,9 @@ _ESCAPES = {
 _must_escape = re.compile(rb'["\\\x00-\x1f]')
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
+    """The bytes that entries point into, and how far they are trusted."""
+
     view: memoryview
     base: int
     layout: int
@@ -67,7 +69,7 @@ def project_records(  # noqa: PLR0913 - one call a page, each choice by name
     verify: bool,
 ) -> Projection:
     """Show entries [start, stop) up to `limit` records and `budget` bytes, at least one record."""
-    source = _Source(open_view(buffer), base, layout, verify)
+    source = Source(open_view(buffer), base, layout, verify)
     shown = _Shown(include_meta, include_tags, include_data)
     entries = open_view(idx)
     check_range(start, stop, len(entries) // IDX_ENTRY_BYTES)
@@ -79,7 +81,7 @@ def project_records(  # noqa: PLR0913 - one call a page, each choice by name
         offset, size, _, flags = IDX_ENTRY.unpack_from(entries, i * IDX_ENTRY_BYTES)
         if not flags & FLAG_DELETED:
             seq = (first_seq + i) & U64_MAX
-            frame = _frame_at(source, offset, size, seq)
+            frame = frame_at(source, offset, size, seq)
             if _is_wanted(source.view, frame, skip_nodes, match):
                 record = _format_record(source.view, frame, shown)
                 if parts and emitted_bytes + 1 + len(record) > budget:
@@ -90,7 +92,7 @@ def project_records(  # noqa: PLR0913 - one call a page, each choice by name
     return Projection(b",".join(parts), len(parts), i)
 
 
-def _frame_at(source: _Source, offset: int, size: int, seq: int) -> Frame:
+def frame_at(source: Source, offset: int, size: int, seq: int) -> Frame:
     """Return the frame of a live entry; CorruptData if it is not there or not itself."""
     view = source.view
     frame = read_frame(view, offset - source.base, len(view), layout=source.layout)

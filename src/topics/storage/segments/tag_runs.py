@@ -8,6 +8,7 @@ Eight runs of one size are merged into one, so a topic has few of them however l
 
 import struct
 
+from topics.errors import FileMissing
 from topics.kernel import build_tag_run, check_tag_run, lookup_tag_run, merge_tag_runs
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -129,10 +130,14 @@ class TagRuns:
 
     def lookup(self, match: Match) -> list[int]:
         """Return the seqs whose records had a matching tag; some may be gone since."""
-        found: list[int] = []
-        for run in self._runs:
-            found += lookup_tag_run(run.view(), match)
-        return found
+        while True:
+            runs = self._runs
+            try:
+                return [seq for run in runs for seq in lookup_tag_run(run.view(), match)]
+            except FileMissing:
+                # A merge took the file before it was mapped: what replaced it is in the new list.
+                if runs is self._runs:
+                    raise
 
     def _save(self, first_seq: int, last_seq: int, content: bytes) -> TagRun:
         path = paths.tag_run_path(self._topic_id, first_seq, last_seq)

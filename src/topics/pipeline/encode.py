@@ -1,0 +1,151 @@
+"""Rows to records: the columns of a batch become the JSON of an append, row by row.
+
+Keeps: what a row becomes depends on the row alone, so that a task that runs again writes the same.
+A row that the server would refuse is found here, with the reason.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from topics.errors import BadRow, OptionError, RequestError
+from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS, Limits, check_topic_name
+
+COLUMNS: Final = ("data", "topic", "key", "tag", "node", "meta")
+_LIMITS: Final = Limits()
+_TYPES: Final = {
+    "data": ("string", "variant", "struct", "map", "array"),
+    "meta": ("string", "struct", "map"),
+}
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class OutRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record on its way out; `data` and `meta` are JSON already."""
+
+    data: Raw
+    key: str | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    node: str | UnsetType = UNSET
+    meta: Raw | UnsetType = UNSET
+
+
+class OutRow(Struct, frozen=True):
+    """A record and where it goes, or why it goes nowhere."""
+
+    topic: str | None
+    record: OutRecord | None
+    reason: str = ""
+    text: str = ""
+
+
+def check_columns(types: dict[str, str], *, topic: str | None) -> None:
+    """Refuse a frame that no record can be made of; types are Spark's simple names."""
+    unknown = sorted(set(types) - set(COLUMNS))
+    if unknown:
+        raise OptionError(f"topics takes the columns {', '.join(COLUMNS)}, not {unknown}")
+    if "data" not in types:
+        raise OptionError("the column `data` is missing: to_json(struct(*)) makes one")
+    if "topic" not in types and topic is None:
+        raise OptionError("say where to write: the option `topic` or a column `topic`")
+    for name, kind in types.items():
+        if not kind.startswith(_TYPES.get(name, ("string",))) or "variant" in kind[1:]:
+            raise OptionError(f"the column `{name}` is a {kind}: make it a string first")
+
+
+def encode_rows(batch: pa.RecordBatch, *, topic: str | None, variant: bool) -> Iterator[OutRow]:
+    """Make a record of each row, in their order."""
+    columns = {
+        name: _cells(batch.column(name), as_json=name in ("data", "meta"), variant=variant)
+        for name in batch.schema.names
+    }
+    absent: list[Any] = [None] * batch.num_rows
+    for data, to, key, tag, node, meta in zip(
+        *(columns.get(name, absent) for name in COLUMNS), strict=True
+    ):
+        try:
+            target = _check_target(topic if to is None else to)
+            record = _record(data, key, tag, node, meta)
+        except BadRow as error:
+            yield OutRow(None, None, str(error), _shown(data))
+        else:
+            yield OutRow(target, record)
+
+
+def _cells(column: pa.Array, *, as_json: bool, variant: bool) -> list[Any]:
+    """Return texts; what is no text yet is encoded."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or not as_json:
+        cells: list[Any] = column.to_pylist()
+        return cells
+    encode: Callable[[Any], str] = _variant_text if variant else _value_text
+    values = column.to_pylist(maps_as_pydicts="strict")
+    return [None if value is None else encode(value) for value in values]
+
+
+def _value_text(value: object) -> str:
+    return _encode(value).decode()
+
+
+def _variant_text(value: dict[str, bytes]) -> str:
+    from pyspark.sql.types import VariantVal  # noqa: PLC0415 - the rest of this file needs no Spark
+
+    return str(VariantVal(value["value"], value["metadata"]).toJson())
+
+
+def _record(
+    data: str | None, key: str | None, tag: str | None, node: str | None, meta: str | None
+) -> OutRecord:
+    if data is None:
+        raise BadRow("`data` is null: the text 'null' is a JSON null")
+    _decode("data", data)
+    _check_size("tag", tag, _LIMITS.max_tag_bytes)
+    _check_size("node", node, _LIMITS.max_node_bytes)
+    _check_size("key", key, MAX_KEY_BYTES)
+    _check_meta(meta)
+    if len(data.encode()) + len((meta or "").encode()) > _LIMITS.max_record_bytes:
+        raise BadRow(f"`data` and `meta` are longer than {_LIMITS.max_record_bytes} bytes")
+    return OutRecord(
+        data=Raw(data.encode()),
+        key=UNSET if key is None else key,
+        # A record without a tag goes by its key: so a plain topic keeps it, too.
+        tag=(UNSET if key is None else key) if tag is None else tag,
+        node=UNSET if node is None else node,
+        meta=UNSET if meta is None else Raw(meta.encode()),
+    )
+
+
+def _check_target(topic: str | None) -> str:
+    if topic is None:
+        raise BadRow("`topic` is null, and there is no option `topic`")
+    try:
+        return check_topic_name(topic)
+    except RequestError as error:
+        raise BadRow(f"`topic`: {error}") from None
+
+
+def _check_meta(meta: str | None) -> None:
+    if meta is None:
+        return
+    found = _decode("meta", meta)
+    if not isinstance(found, dict) or len(found) > MAX_META_KEYS:
+        raise BadRow(f"`meta` must be a JSON object of at most {MAX_META_KEYS} keys")
+    _check_size("meta", meta, _LIMITS.max_meta_bytes)
+
+
+def _decode(name: str, text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRow(f"`{name}` is not JSON: {error}") from None
+
+
+def _check_size(name: str, text: str | None, limit: int) -> None:
+    if text is not None and len(text.encode()) > limit:
+        raise BadRow(f"`{name}` is longer than {limit} bytes")
+
+
+def _shown(data: str | None) -> str:
+    return "" if data is None else data[:1_000]

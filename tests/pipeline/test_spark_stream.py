@@ -1,0 +1,233 @@
+"""Streaming queries of a real Spark: batches, restarts, losses, and exactly once into topics."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.feed import Feed, wait_until
+
+from topics.testing.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def stream(spark: "SparkSession", feed: Feed, **options: Any) -> "DataFrame":  # noqa: ANN401 - any option
+    given = {"url": feed.url, "topic": feed.topic, "startingOffsets": "earliest", **options}
+    return spark.readStream.format("topics").options(**given).load()
+
+
+class Batches:
+    """Keeps the rows of every batch by its number, as an idempotent sink would."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.rows: dict[int, list[Any]] = {}
+        self._checkpoint = str(checkpoint)
+
+    def writer(self, frame: "DataFrame") -> "DataStreamWriter":
+        def keep(batch: "DataFrame", number: int) -> None:
+            self.rows[number] = batch.collect()
+
+        return frame.writeStream.foreachBatch(keep).option("checkpointLocation", self._checkpoint)
+
+    def run(self, frame: "DataFrame") -> None:
+        """Run until everything that is there now was read."""
+        finish(self.writer(frame).trigger(availableNow=True).start())
+
+    @property
+    def seqs(self) -> list[int]:
+        return [row.seq for number in sorted(self.rows) for row in self.rows[number]]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(self.rows[number]) for number in sorted(self.rows)]
+
+
+def finish(query: "StreamingQuery") -> None:
+    assert query.awaitTermination(60), "the query did not end"
+
+
+@pytest.mark.parametrize("via", ["auto", "http"])
+def test_batches_are_as_large_as_allowed_and_a_restart_goes_on_behind_them(
+    spark: "SparkSession", feed: Feed, tmp_path: Path, via: str
+) -> None:
+    feed.number(250)
+    batches = Batches(tmp_path / "checkpoint")
+    frame = stream(spark, feed, via=via, maxRecordsPerTrigger=100)
+    batches.run(frame)
+    assert batches.sizes == [100, 100, 50]
+    feed.number(30, start=250)
+    batches.run(frame)
+    assert batches.sizes == [100, 100, 50, 30]
+    assert batches.seqs == list(range(1, 281))
+
+
+def test_bytes_bound_a_batch_too(spark: "SparkSession", feed: Feed, tmp_path: Path) -> None:
+    feed.number(200)
+    batches = Batches(tmp_path / "checkpoint")
+    batches.run(stream(spark, feed, maxBytesPerTrigger=4_000))
+    assert len(batches.sizes) > 1
+    assert batches.seqs == list(range(1, 201))
+
+
+def test_an_idle_stream_waits_for_records_and_gets_them(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    feed.number(5)
+    batches = Batches(tmp_path / "checkpoint")
+    behind = json.dumps({feed.topic: 5})
+    query = batches.writer(stream(spark, feed, startingOffsets=behind)).start()
+    try:
+        wait_until(lambda: query.status["message"] == "Waiting for data to arrive", "idleness")
+        assert batches.seqs == []
+        feed.number(7, start=5)
+        wait_until(lambda: len(batches.seqs) >= 7, "new records")
+    finally:
+        query.stop()
+    assert batches.seqs == list(range(6, 13))
+
+
+def test_new_topics_of_a_prefix_are_read_from_their_first_record(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    batches = Batches(tmp_path / "checkpoint")
+    frame = stream(spark, feed, topic=f"{feed.topic}.*")
+    feed.number(5, topic=f"{feed.topic}.a")
+    batches.run(frame)
+    feed.number(3, topic=f"{feed.topic}.b")
+    batches.run(frame)
+    found = [(row.topic, row.seq) for rows in batches.rows.values() for row in rows]
+    assert sorted(found) == [
+        *((f"{feed.topic}.a", n) for n in range(1, 6)),
+        *((f"{feed.topic}.b", n) for n in range(1, 4)),
+    ]
+
+
+def lose_the_topic(feed: Feed) -> tuple[int, int | None, str]:
+    feed.drop()
+    feed.number(5)
+    return 11, None, "recreated"
+
+
+def lose_to_a_cap(feed: Feed) -> tuple[int, int | None, str]:
+    feed.number(300)
+    feed.create(cap_records=50)
+    wait_until(lambda: feed.manifest()["evict_floor"] > 11, "evicted records")
+    return 11, feed.manifest()["earliest_seq"] - 1, "cap"
+
+
+@pytest.mark.parametrize("lose", [lose_the_topic, lose_to_a_cap])
+def test_a_loss_between_two_runs_fails_the_query_or_is_a_row(
+    spark: "SparkSession",
+    feed: Feed,
+    tmp_path: Path,
+    lose: Callable[[Feed], tuple[int, int | None, str]],
+) -> None:
+    feed.number(10)
+    batches = Batches(tmp_path / "checkpoint")
+    batches.run(stream(spark, feed))
+    gap_from, gap_to, reason = lose(feed)
+    with pytest.raises(Exception, match=rf"lost records {gap_from} to .* \({reason}\)"):
+        batches.run(stream(spark, feed))
+    batches.run(stream(spark, feed, failOnDataLoss="false"))
+    rows = batches.rows[1]
+    assert [(r.gap_from, r.gap_to, r.gap_reason) for r in rows if r.gap_from] == [
+        (gap_from, gap_to, reason)
+    ]
+    left = [record["$seq"] for record in feed.records()]
+    assert sorted(r.seq for r in rows if r.seq) == left
+
+
+def test_a_stream_into_files_has_every_record_once(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    frame = stream(spark, feed, maxRecordsPerTrigger=60).select("seq", "data")
+    for start in (0, 100):
+        feed.number(100, start=start)
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        finish(writer.trigger(availableNow=True).start())
+    rows = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sorted(row.seq for row in rows) == list(range(1, 201))
+
+
+def test_a_stream_into_memory_shows_as_a_table(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    feed.number(20)
+    writer = stream(spark, feed, schema="n int").selectExpr("value.n").writeStream
+    writer = writer.format("memory").queryName("numbers_in_memory")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    finish(writer.trigger(availableNow=True).start())
+    assert sorted(row.n for row in spark.table("numbers_in_memory").collect()) == list(range(20))
+
+
+def copy_to(frame: "DataFrame", feed: Feed, checkpoint: Path) -> "DataStreamWriter":
+    writer = frame.select("data", "tag", "node", "meta").writeStream.format("topics")
+    return writer.options(
+        url=feed.url, topic=f"{feed.topic}.out", checkpointLocation=str(checkpoint), batchRecords=7
+    ).trigger(availableNow=True)
+
+
+def test_a_batch_that_is_run_again_writes_nothing_twice(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    frame = stream(spark, feed, maxRecordsPerTrigger=60, recordsPerPartition=40)
+    feed.number(100)
+    finish(copy_to(frame, feed, checkpoint).start())
+    # As after a kill between the work of the last batch and the note that it is done.
+    newest = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+    for file in (checkpoint / "commits").glob(f"*{newest}*"):
+        file.unlink()
+    feed.number(15, start=100)
+    feed.wait_for_sealed(1)
+    finish(copy_to(frame, feed, checkpoint).start())
+    copied = feed.records(f"{feed.topic}.out")
+    assert sorted(record["data"]["n"] for record in copied) == list(range(115))
+    assert {record["$tag"] for record in copied} == {f"t{n}" for n in range(10)}
+    assert copied[0]["meta"] == {"m": copied[0]["data"]["n"]}
+
+
+def test_a_stream_survives_a_killed_server(spark: "SparkSession", tmp_path: Path) -> None:
+    with ServerProcess(str(tmp_path / "data")) as server, Feed(server.url, "in") as feed:
+        feed.number(200)
+        frame = stream(spark, feed, maxRecordsPerTrigger=40)
+        query = copy_to(frame, feed, tmp_path / "checkpoint").start()
+        wait_until(lambda: query.lastProgress is not None, "a first batch")
+        server.kill9()
+        server.start()
+        finish(query)
+        written = [record["data"]["n"] for record in feed.records("in.out")]
+        assert sorted(written) == list(range(200))
+
+
+def test_a_checkpoint_holds_the_epoch_and_the_place(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    feed.number(12)
+    Batches(tmp_path / "checkpoint").run(stream(spark, feed))
+    newest = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
+    epoch = feed.manifest()["epoch"]
+    assert json.loads(newest) == {feed.topic: {"epoch": epoch, "next_from_seq": 12}}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "a stream has no end"),
+        ({"via": "fax"}, "auto, segments, http"),
+    ],
+)
+def test_a_stream_refuses_options_it_cannot_keep(
+    spark: "SparkSession", feed: Feed, tmp_path: Path, options: dict[str, str], said: str
+) -> None:
+    feed.number(1)
+    with pytest.raises(Exception, match=said):
+        Batches(tmp_path / "checkpoint").run(stream(spark, feed, **options))
