@@ -2,6 +2,7 @@
 
 import typer
 
+from topics.cli.bench import run_bench
 from topics.cli.config import show_config
 from topics.cli.context import context_app
 from topics.cli.export import run_export
@@ -15,6 +16,7 @@ from topics.cli.repair import run_repair
 from topics.cli.router import router_app
 from topics.cli.serve import run_serve
 from topics.cli.tail import run_tail
+from topics.cli.top import run_top
 from topics.cli.topic import topic_app
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
@@ -39,6 +41,8 @@ app.command("put")(run_put)
 app.command("tail")(run_tail)
 app.command("export")(run_export)
 app.command("import")(run_import)
+app.command("top")(run_top)
+app.command("bench")(run_bench)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)
