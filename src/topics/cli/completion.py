@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from topics.cli.connect import connect
-from topics.cli.contexts import load_contexts
 from topics.errors import TopicsError
 
 if TYPE_CHECKING:
@@ -28,14 +27,6 @@ def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_routers(context: typer.Context, incomplete: str) -> list[str]:
     return _ask(context, lambda client: [r.router for r in client.routers()], incomplete)
-
-
-def complete_contexts(incomplete: str) -> list[str]:
-    try:
-        names = sorted(load_contexts().contexts)
-    except TopicsError:
-        return []
-    return [name for name in names if name.startswith(incomplete)]
 
 
 def _ask(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topics.cli.contexts import load_contexts
+from topics.cli.contexts import complete_contexts, load_contexts
 from topics.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,13 @@ Url = Annotated[
 ]
 ContextName = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", rich_help_panel=PANEL, help="see topics context"),
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        rich_help_panel=PANEL,
+        help="see topics context",
+        autocompletion=complete_contexts,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, do nothing")]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.completion import complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import wire_record
@@ -12,7 +13,9 @@ from topics.cli.redrive import foresee, redrive
 
 queue_app = typer.Typer(help="Look at queues; claim, ack and redrive jobs.", no_args_is_help=True)
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="its name")]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="its name", autocompletion=complete_topics)
+]
 Node = Annotated[str, typer.Option("--node", help="the name of the worker")]
 COLUMNS = ("queue", "ready", "in_flight", "dead_lettered", "dead_letter")
 JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
@@ -20,7 +23,9 @@ JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
 
 @queue_app.command("ls")
 def list_queues(
-    prefix: Annotated[str, typer.Argument(help="only names that begin so")] = "",
+    prefix: Annotated[
+        str, typer.Argument(help="only names that begin so", autocompletion=complete_topics)
+    ] = "",
     *,
     as_json: AsJson = False,
     url: Url = None,
@@ -42,8 +47,10 @@ def claim_jobs(
     queue: QueueName,
     node: Node,
     *,
-    max_jobs: Annotated[int, typer.Option("--max", "-n", min=1)] = 1,
-    lease_ms: Annotated[int | None, typer.Option("--lease-ms", min=1)] = None,
+    max_jobs: Annotated[int, typer.Option("--max", "-n", min=1, help="how many jobs")] = 1,
+    lease_ms: Annotated[
+        int | None, typer.Option("--lease-ms", min=1, help="for how long; default: the queue's")
+    ] = None,
     as_json: AsJson = False,
     url: Url = None,
     context: ContextName = None,
@@ -66,7 +73,7 @@ def claim_jobs(
 @queue_app.command("ack")
 def ack_jobs(
     queue: QueueName,
-    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...")],
+    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...", help="of the jobs")],
     node: Node,
     *,
     lease_ids: Annotated[
@@ -84,7 +91,12 @@ def ack_jobs(
 
 @queue_app.command("redrive")
 def redrive_jobs(
-    dead: Annotated[str, typer.Argument(metavar="DEAD", help="the topic of dead letters")],
+    dead: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEAD", help="the topic of dead letters", autocompletion=complete_topics
+        ),
+    ],
     *,
     to: Annotated[
         str | None, typer.Option("--to", metavar="QUEUE", help="default: where each came from")
