@@ -372,12 +372,16 @@ class Log:
         generation: int,
         limit: int = DEFAULT_LIMIT,
         positions: WirePositions | None = None,
+        from_ts: int = 0,
+        until_ts: int = 0,
         wait_ms: int = 0,
     ) -> Polled:
         """Read what a member has not read yet in all its partitions."""
         fields = {"member": member, "generation": generation, "limit": limit}
-        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
-        return self.engine.groups.poll(group, build_request(PollRequest, {**fields, **more}))
+        times = {"from_ts": from_ts, "until_ts": until_ts, "wait_ms": wait_ms}
+        more = {"positions": positions, "include_tags": True}
+        request = build_request(PollRequest, {**fields, **times, **more})
+        return self.engine.groups.poll(group, request)
 
     def seek(
         self,
