@@ -2,7 +2,7 @@
 
 import sys
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,6 +18,9 @@ from topics.errors import RequestError
 from topics.model.diff import Tombstone
 from topics.operate.text import format_range
 
+STEP_RECORDS: Final = 200
+"""A bar that moves with every record costs more than the record."""
+
 
 class Gaps:
     """Tells of losses; ends the command at the first one unless they are allowed."""
@@ -30,7 +33,7 @@ class Gaps:
         self.count += 1
         say(f"lost: {format_range(gap.gap_from, gap.gap_to)} of {topic} ({gap.reason})")
         if not self._allowed:
-            say("topics: the export ends here, without its file; --allow-gaps goes on")
+            say("topics: the export ends here; --allow-gaps goes on")
             raise typer.Exit(exit_codes.GAPS)
 
 
@@ -89,7 +92,8 @@ def run_export(  # noqa: PLR0913 - one argument a flag
                 for record in read_spans(client, spans, window, gaps.tell):
                     writer.write(record)
                     count += 1
-                    step(1)
+                    if count % STEP_RECORDS == 0:
+                        step(STEP_RECORDS)
     if output != STDOUT:
         told = {"file": output, "topics": topics, "records": count, "gaps": gaps.count}
         print_one(told, as_json=as_json)

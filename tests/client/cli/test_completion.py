@@ -1,5 +1,6 @@
 """What a shell completes: names of the server that a command would speak to."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -66,7 +67,11 @@ def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Mon
     monkeypatch.delenv("TOPICS_TOKEN", raising=False)
     over = threading.Event()
     clock = SystemClock()
-    with serving(lambda _connection, _number: over.wait(DEADLINE_S)) as silent:
+
+    def say_nothing(_connection: socket.socket, _number: int) -> None:
+        over.wait(DEADLINE_S)
+
+    with serving(say_nothing) as silent:
         context: Any = SimpleNamespace(params={"url": silent.url, "context": None})
         start_s = clock.monotonic_s()
         assert complete_topics(context, "x") == []
