@@ -48,6 +48,7 @@ class _Polled(Struct, frozen=True):
     generation: int
     batches: list[_Batch]
     positions: Positions
+    until_reached: bool | None = None
 
 
 class _GroupPage(Struct, frozen=True):
@@ -108,10 +109,14 @@ def poll(
     generation: int,
     limit: int,
     positions: WirePositions | None,
+    window: tuple[int, int] = (0, 0),
     wait_ms: int,
 ) -> Call[Polled]:
     fields: dict[str, object] = {"member": member, "generation": generation, "limit": limit}
     more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
+    for name, ts in zip(("from_ts", "until_ts"), window, strict=True):
+        if ts:  # a server of before knows no times
+            more[name] = ts
     request = post(_path(group, "/poll"), {**fields, **more})
     # Without positions the server remembers what it sent: a lost answer must not be asked over.
     return Call(
@@ -172,7 +177,12 @@ def read_polled(body: bytes) -> Polled:
         PolledBatch(topic=batch.topic, partition=batch.partition, page=_page(batch))
         for batch in reply.batches
     ]
-    return Polled(generation=reply.generation, batches=batches, positions=reply.positions)
+    return Polled(
+        generation=reply.generation,
+        batches=batches,
+        positions=reply.positions,
+        until_reached=reply.until_reached,
+    )
 
 
 def _page(batch: _Batch) -> Page:
