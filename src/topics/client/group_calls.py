@@ -114,10 +114,8 @@ def poll(
 ) -> Call[Polled]:
     fields: dict[str, object] = {"member": member, "generation": generation, "limit": limit}
     more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
-    for name, ts in zip(("from_ts", "until_ts"), window, strict=True):
-        if ts:  # a server of before knows no times
-            more[name] = ts
-    request = post(_path(group, "/poll"), {**fields, **more})
+    times = {"from_ts": window[0], "until_ts": window[1]}
+    request = post(_path(group, "/poll"), {**fields, **more, **times})
     # Without positions the server remembers what it sent: a lost answer must not be asked over.
     return Call(
         request=request,
