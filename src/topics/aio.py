@@ -65,6 +65,7 @@ from topics.model.queues import (
     ExtendRequest,
     Nacked,
     NackRequest,
+    Redriven,
 )
 from topics.model.routers import RouterState
 from topics.model.topics import TopicState
@@ -487,6 +488,15 @@ class AsyncLog:
         _, ticket = self.log.engine.submit_extend(found, request, waiter=waiter)
         extended: Extended = await waiter.expect(ticket)
         return extended
+
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        return await self.run(lambda: self.log.redrive(topic, to=to, max=max))
 
     # Routers.
 

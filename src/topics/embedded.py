@@ -55,6 +55,8 @@ from topics.model.queues import (
     ExtendRequest,
     Nacked,
     NackRequest,
+    Redriven,
+    RedriveRequest,
 )
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -292,6 +294,19 @@ class Log:
         request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
         return self.engine.extend(self._existing(topic), request)
 
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
+        request = build_request(RedriveRequest, {"to": to, "max": max})
+        return self.engine.redrive(
+            self._existing(topic), to=request.to, wanted=request.max, check_name=_any_name
+        )
+
     # Routers.
 
     def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
@@ -457,3 +472,7 @@ class Log:
     def _existing(self, topic: str) -> Topic:
         check_topic_name(topic)
         return self.engine.topic(topic)
+
+
+def _any_name(_name: str) -> None:
+    """Refuse nobody: whoever has the directory open may do anything."""
