@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topics.cli.connect import ContextName, Url, connect
+from topics.cli.connect import AsJson, ContextName, Url, connect
+from topics.cli.output import for_people, print_line, say
 from topics.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -37,16 +38,20 @@ def run_demo(
     seconds: Seconds = 60.0,
     rate: Rate = 50.0,
     seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Feed a server with a sample workload for a while: a shop, its mails, some sensors."""
     # Some mails fail, and are meant to: no traceback for each of them.
     logging.getLogger("topics.worker").setLevel(logging.CRITICAL)
     with connect(url, context) as client:
         prepare(client)
-        typer.echo(f"feeding {client.url} for {seconds:g} s: {ORDERS}, {MAILS}, {SENSORS}")
+        say(f"feeding {client.url} for {seconds:g} s: {ORDERS}, {MAILS}, {SENSORS}")
         with _helpers(lambda: connect(url, context)):
             count = feed(client, random.Random(seed), seconds=seconds, rate=rate)
-    typer.echo(f"{count:,} records written")
+    if for_people(as_json=as_json):
+        typer.echo(f"{count:,} records written")
+    else:
+        print_line({"records": count})
 
 
 def prepare(client: "Topics") -> None:
