@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
-.PHONY: help setup pins format check test crash load planted torture torture-pipeline cluster bench bench-engine bench-pipeline run clean
+.PHONY: help setup pins format check test crash load planted torture torture-pipeline cluster bench bench-engine bench-pipeline docs run clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -26,6 +26,7 @@ $(STAMP): requirements/dev.txt pyproject.toml $(wildcard setup.py) $(KERNEL)
 pins: ## refresh the pins in requirements/ from pyproject.toml
 	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group dev --upgrade --output-file requirements/dev.txt pyproject.toml
 	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group bench --upgrade --constraint requirements/dev.txt --output-file requirements/bench.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group docs --upgrade --constraint requirements/dev.txt --output-file requirements/docs.txt pyproject.toml
 
 format: setup ## rewrite the code into the house style
 	$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format --quiet .
@@ -66,10 +67,14 @@ bench-engine: setup ## how fast the engine is, as ratios in one run
 bench-pipeline: setup ## Spark over topics beside Spark over files, as ratios in one run
 	$(BIN)/python -m benchmarks.pipeline
 
+docs: setup ## build the site into ./site; a warning is an error
+	$(BIN)/pip install --quiet --requirement requirements/docs.txt
+	$(BIN)/mkdocs build --strict # not --quiet: then no warning is counted
+
 run: setup ## server, console and pipeline on http://127.0.0.1:4000, data in ./topics-data and ./topics-lake; Ctrl-C stops it
 	$(BIN)/topics up
 
 clean: ## remove what was built, the venv and caches; data directories stay
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info
 	rm -f src/topics/kernel/*.so src/topics/kernel/_native.c
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

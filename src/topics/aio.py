@@ -65,6 +65,7 @@ from topics.model.queues import (
     ExtendRequest,
     Nacked,
     NackRequest,
+    Redriven,
 )
 from topics.model.routers import RouterState
 from topics.model.topics import TopicState
@@ -488,6 +489,15 @@ class AsyncLog:
         extended: Extended = await waiter.expect(ticket)
         return extended
 
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        return await self.run(lambda: self.log.redrive(topic, to=to, max=max))
+
     # Routers.
 
     async def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
@@ -552,20 +562,27 @@ class AsyncLog:
         generation: int,
         limit: int = DEFAULT_LIMIT,
         positions: WirePositions | None = None,
+        from_ts: int = 0,
+        until_ts: int = 0,
         wait_ms: int = 0,
     ) -> Polled:
         fields = {"member": member, "generation": generation, "limit": limit}
-        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
-        request = build_request(PollRequest, {**fields, **more})
+        times = {"from_ts": from_ts, "until_ts": until_ts, "wait_ms": wait_ms}
+        more = {"positions": positions, "include_tags": True}
+        request = build_request(PollRequest, {**fields, **times, **more})
         clock = self.log.engine.clock
         until_s = clock.monotonic_s() + min(request.wait_ms, MAX_WAIT_MS) / 1000
         while True:
             plan: PollPlan = await self.say(self._groups.submit_poll, group, request)
             polled = await self.read_poll(plan)
-            if polled.batches or clock.monotonic_s() >= until_s:
+            if polled.is_news or clock.monotonic_s() >= until_s:
                 return polled
-            while not self._groups.has_news(plan) and clock.monotonic_s() < until_s:  # noqa: ASYNC110 - who publishes has one listener a shard, the server's
+            request = request.behind(polled.positions)
+            plan = plan.without_ended(polled.batches)
+            while not self._groups.has_news(plan) and clock.monotonic_s() < until_s:
                 await asyncio.sleep(POLL_STEP_S)
+                if plan.is_over(clock.now_ms()):
+                    break
 
     async def seek(
         self,

@@ -55,6 +55,8 @@ from topics.model.queues import (
     ExtendRequest,
     Nacked,
     NackRequest,
+    Redriven,
+    RedriveRequest,
 )
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -292,6 +294,19 @@ class Log:
         request = ExtendRequest(node=node, seqs=seqs, lease_ids=lease_ids, lease_ms=lease_ms)
         return self.engine.extend(self._existing(topic), request)
 
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
+        request = build_request(RedriveRequest, {"to": to, "max": max})
+        return self.engine.redrive(
+            self._existing(topic), to=request.to, wanted=request.max, check_name=_any_name
+        )
+
     # Routers.
 
     def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
@@ -357,12 +372,16 @@ class Log:
         generation: int,
         limit: int = DEFAULT_LIMIT,
         positions: WirePositions | None = None,
+        from_ts: int = 0,
+        until_ts: int = 0,
         wait_ms: int = 0,
     ) -> Polled:
         """Read what a member has not read yet in all its partitions."""
         fields = {"member": member, "generation": generation, "limit": limit}
-        more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
-        return self.engine.groups.poll(group, build_request(PollRequest, {**fields, **more}))
+        times = {"from_ts": from_ts, "until_ts": until_ts, "wait_ms": wait_ms}
+        more = {"positions": positions, "include_tags": True}
+        request = build_request(PollRequest, {**fields, **times, **more})
+        return self.engine.groups.poll(group, request)
 
     def seek(
         self,
@@ -453,3 +472,7 @@ class Log:
     def _existing(self, topic: str) -> Topic:
         check_topic_name(topic)
         return self.engine.topic(topic)
+
+
+def _any_name(_name: str) -> None:
+    """Refuse nobody: whoever has the directory open may do anything."""

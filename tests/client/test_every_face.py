@@ -247,3 +247,17 @@ def test_a_read_between_two_times_ends_with_its_window(log: AnyLog) -> None:
     assert [item.data for item in items if isinstance(item, Record)] == [0, 1, 2]
     assert log.diff(name, from_ts=end).count == 0
     assert log.diff(name, until_ts=ts).until_reached
+
+
+def test_dead_letters_go_back_to_their_queue_oldest_first(log: AnyLog) -> None:
+    queue, dead = fresh("q"), fresh("dead")
+    log.create(queue, type="queue")
+    log.append(dead, [{"data": n, "meta": {"$dead_letter_from": queue}} for n in range(3)])
+    one = log.redrive(dead, max=1)
+    assert (one.moved, one.queues, one.left, one.stopped) == (1, {queue: 1}, 2, None)
+    assert log.redrive(dead, to=queue).moved == 2
+    assert [job.data for job in log.claim(queue, node="w", max=5).jobs] == [0, 1, 2]
+    with pytest.raises(errors.RequestError):
+        log.redrive(dead, max=0)
+    with pytest.raises(errors.TopicNotFound):
+        log.redrive(fresh("nobody"))

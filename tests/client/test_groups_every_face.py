@@ -38,6 +38,21 @@ def test_a_member_joins_polls_commits_and_leaves(log: AnyLog) -> None:
     assert not log.drop_group(group)
 
 
+def test_a_member_polls_between_two_times(log: AnyLog) -> None:
+    topic, group = fresh(), fresh("g")
+    log.append(topic, [{"data": 1}])
+    (first,) = log.diff(topic).records
+    generation = log.join(group, member="m", topics=[topic], session_ms=60_000).generation
+    early = log.poll(group, member="m", generation=generation, until_ts=first.ts)
+    assert ([len(b.records) for b in early.batches], early.until_reached) in (
+        ([], True),
+        ([0], True),
+    )
+    late = log.poll(group, member="m", generation=generation, from_ts=first.ts)
+    assert [record.seq for batch in late.batches for record in batch.records] == [1]
+    assert late.until_reached is None
+
+
 def test_an_operator_moves_the_progress_of_a_group(log: AnyLog) -> None:
     topic, group = fresh(), fresh("g")
     log.append(topic, [{"data": n} for n in range(5)])

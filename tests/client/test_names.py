@@ -23,7 +23,7 @@ bad = ("topics.engine", "topics.storage", "topics.kernel", "topics.api", "topics
        "topics.aio", "uvloop", "httptools", "h2", "wsproto", "httpx", "typer", "pydantic")
 print([name for name in bad if name in sys.modules])
 """
-OURS_ALONE = {"sync", "checkpoint", "sync_askers", "last_error", "engine"}
+OURS_ALONE = {"backup", "sync", "checkpoint", "sync_askers", "last_error", "engine"}
 """What only somebody who has the directory open can do."""
 
 

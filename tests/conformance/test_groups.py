@@ -212,7 +212,7 @@ def test_a_seek_moves_where_it_says(api: Api) -> None:
     assert moved["moves"] == [{"topic": topic, "partition": 0, "from": 3, "to": 0}]
     moved = ok(api.post(f"groups/{group}/seek", {"to": {"ts": 2**52}}))
     assert [move["to"] for move in moved["moves"]] == [5]
-    for to in ("middle", {}, {"seq": 1, "ts": 1}, {"seq": 6}, None):
+    for to in ("middle", {}, {"seq": 1, "ts": 1}, {"seq": 6}, {"ts": 2**64}, {"ts": -1}, None):
         refused(api.post(f"groups/{group}/seek", {"to": to}), 400, "invalid_request")
     none = {"to": "latest", "topics": {fresh("none"): None}}
     refused(api.post(f"groups/{group}/seek", none), 404, "topic_not_found")
@@ -241,6 +241,35 @@ def test_a_poll_may_begin_at_a_time(api: Api) -> None:
     again = ok(poll(api, group, "m", generation, from_ts=ts, positions={topic: {"0": 0}}))
     assert [record["$seq"] for record in again["batches"][0]["records"]] == [1, 2, 3]
     refused(poll(api, group, "m", generation, from_ts=-1), 400, "invalid_request")
+
+
+def test_a_poll_may_end_at_a_time(api: Api) -> None:
+    group, first, second = fresh("g"), fresh(), fresh()
+    for topic in (first, second):
+        api.append(topic, *range(3))
+    ts = max(api.diff(topic)["records"][-1]["$ts"] for topic in (first, second))
+    generation = join(api, group, "m", first, second)["generation"]
+    polled = ok(poll(api, group, "m", generation, until_ts=ts + 1, wait_ms=LONG_MS))
+    assert [len(batch["records"]) for batch in polled["batches"]] == [3, 3]
+    while int(time.time() * 1000) <= ts:
+        pass  # within its millisecond
+    api.append(first, "later")
+    polled = ok(poll(api, group, "m", generation, until_ts=ts + 1, wait_ms=LONG_MS))
+    assert not any(batch["records"] for batch in polled["batches"])
+    assert (polled["until_reached"], polled["positions"][first]) == (True, {"0": 3})
+    assert "until_reached" not in ok(poll(api, group, "m", generation))
+    body = {"from_ts": 2, "until_ts": 1}
+    refused(poll(api, group, "m", generation, **body), 400, "invalid_request")
+
+
+def test_a_poll_that_waits_ends_when_its_window_does(api: Api) -> None:
+    group, quiet = fresh("g"), fresh()
+    api.create(quiet)
+    generation = join(api, group, "m", quiet)["generation"]
+    until_ts = int(time.time() * 1000) + 300
+    polled = ok(poll(api, group, "m", generation, until_ts=until_ts, wait_ms=LONG_MS))
+    assert (polled["batches"][0]["records"], polled["until_reached"]) == ([], True)
+    assert polled["performance"]["wait_ms"] < LONG_MS / 2
 
 
 def test_a_member_that_joins_again_starts_at_what_is_committed(api: Api) -> None:

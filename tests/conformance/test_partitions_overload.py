@@ -6,8 +6,8 @@ from tests.conformance.api import Api, Reply, fresh, open_client
 
 from topics.testing.server_process import ServerProcess
 
-# All writers together send more than may be queued.
-SETTINGS = {"TOPICS_WAL_QUEUE_BYTES": "131072", "TOPICS_WAL_SHARDS": "1"}
+# Two writes at a time are more than may be queued.
+SETTINGS = {"TOPICS_WAL_QUEUE_BYTES": "65536", "TOPICS_WAL_SHARDS": "1"}
 WRITERS = 10
 WRITES = 12
 RECORDS = 60
@@ -21,7 +21,7 @@ def write(server: ServerProcess, topic: str, writer: int, *, keys: bool) -> list
         for number in range(WRITES):
             name = f"{writer}/{number}"
             records = [
-                {"data": f"{name}/{i}", "key": f"{name}/{i}", "meta": {"pad": "x" * 200}}
+                {"data": f"{name}/{i}", "key": f"{name}/{i}", "meta": {"pad": "x" * 600}}
                 for i in range(RECORDS)
             ]
             body: Reply = {"records": records}

@@ -66,7 +66,8 @@ class GroupRun:
     def beat(self, member: str, *, gives_up: bool = False) -> None:
         beat = self.log.heartbeat(GROUP, member=member, generation=0)
         if gives_up:
-            beat = self.log.heartbeat(GROUP, member=member, generation=0, released=beat.release)
+            now, release = beat.generation, beat.release
+            beat = self.log.heartbeat(GROUP, member=member, generation=now, released=release)
         self.oracle.hear(member, beat.generation, beat.assigned)
         self.oracle.hear(member, beat.generation, beat.release)
 

@@ -1,10 +1,17 @@
 """The pipeline file: what it may say, and what it would do."""
 
 import pytest
+from tests.unit.docs.pages import DOCS, code_blocks
 
 from topics.errors import ConfigError
 from topics.pipeline.explain import explain
-from topics.pipeline.file import default_pipeline, parse_interval_ms, parse_pipeline
+from topics.pipeline.file import (
+    JobSpec,
+    PipelineFile,
+    default_pipeline,
+    parse_interval_ms,
+    parse_pipeline,
+)
 
 SHOP = """
 lake = "/srv/lake"
@@ -92,3 +99,11 @@ def test_intervals_have_units(text: str, ms: int) -> None:
 def test_what_is_no_interval_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_interval_ms(text)
+
+
+def test_the_file_of_the_reference_page_is_one() -> None:
+    (block,) = code_blocks(DOCS / "reference" / "pipeline.md", "toml")
+    pipeline = parse_pipeline(block, name="page")
+    assert {job.kind for job in pipeline.jobs.values()} == {"lake", "rollup", "compact"}
+    fields = {*PipelineFile.__struct_fields__, *JobSpec.__struct_fields__}
+    assert [field for field in sorted(fields) if field not in block] == []

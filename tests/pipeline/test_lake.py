@@ -87,6 +87,7 @@ def test_shapes_that_parquet_cannot_hold_lose_nothing(lake: Lake, feed: Feed) ->
     lake.run()
     assert lake.seqs(feed.topic) == [1, 2, 3, 4]
     assert [row.data for row in lake.rows("_raw")][2] == '{"A":1,"a":2}'
+    assert lake.spark.conf.get("spark.sql.caseSensitive") == "false", "the setting is the query's"
 
 
 def test_payloads_without_any_field_make_a_table_that_grows_later(lake: Lake, feed: Feed) -> None:
@@ -114,9 +115,9 @@ def test_a_given_schema_reads_what_it_names(lake: Lake, feed: Feed) -> None:
 def test_a_loss_is_a_row_of_the_gaps_table_and_of_no_other(lake: Lake, feed: Feed) -> None:
     feed.create(cap_records=5)
     feed.number(2)
-    lake.run()
+    lake.run(infer=False)
     feed.number(12, start=2)
-    lake.run()
+    lake.run(infer=False)
     assert lake.seqs() == [1, 2, 10, 11, 12, 13, 14]
     (gap,) = lake.rows("_gaps")
     assert (gap.topic, gap.gap_from, gap.gap_to) == (feed.topic, 3, 9)
@@ -126,7 +127,7 @@ def test_a_loss_is_a_row_of_the_gaps_table_and_of_no_other(lake: Lake, feed: Fee
 def test_the_topic_of_the_progress_does_not_feed_itself(lake: Lake, feed: Feed) -> None:
     feed.number(2, topic="topics.pipeline")
     feed.number(2)
-    lake.run(topics=f"{feed.topic},topics.*")
+    lake.run(infer=False, topics=f"{feed.topic},topics.*")
     assert {row.topic for row in lake.rows("_raw")} == {feed.topic}
 
 
@@ -142,43 +143,49 @@ def test_a_topic_with_partitions_is_one_table(lake: Lake, feed: Feed) -> None:
 
 def test_a_frame_reads_the_lake_as_it_was(lake: Lake, feed: Feed) -> None:
     feed.number(3)
-    lake.run()
+    lake.run(infer=False)
     before = read_table(lake.spark, lake.root, "_raw")
     feed.number(3, start=3)
-    lake.run()
+    lake.run(infer=False)
     assert before.count() == 3
     assert len(lake.seqs()) == 6
 
 
 def test_a_lake_without_its_checkpoint_is_not_written_twice(lake: Lake, feed: Feed) -> None:
     feed.number(5)
-    lake.run()
+    lake.run(infer=False)
     shutil.rmtree(f"{lake.root}/_checkpoints/lake")
     with pytest.raises(LakeConflict, match="--recover"):
-        lake.run()
+        lake.run(infer=False)
     feed.number(5, start=5)
-    lake.run(recover=True)
+    lake.run(infer=False, recover=True)
     assert lake.seqs() == list(range(1, 11))
-    lake.run()
+    lake.run(infer=False)
     assert lake.seqs() == list(range(1, 11))
 
 
 def test_a_checkpoint_without_its_lake_leaves_nothing_out(lake: Lake, feed: Feed) -> None:
     feed.number(5)
-    lake.run()
+    lake.run(infer=False)
     shutil.rmtree(f"{lake.root}/_log")
     with pytest.raises(LakeConflict, match="the lake has none of them"):
-        lake.run()
+        lake.run(infer=False)
 
 
 def test_a_second_run_into_the_same_lake_is_refused(lake: Lake, feed: Feed) -> None:
     feed.number(1)
     with LakeLog(lake.root).only_writer("lake"), pytest.raises(LakeConflict, match="already runs"):
-        lake.run()
+        lake.run(infer=False)
 
 
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(lake: Lake, feed: Feed) -> None:
     feed.number(1)
-    lake.run()
+    lake.run(infer=False)
     with pytest.raises(OptionError, match="_gaps, _raw"):
         lake.rows("nowhere")
+
+
+def test_a_lake_that_is_not_there_is_not_made_by_its_readers(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="there is no lake"):
+        list_tables(str(tmp_path / "typo"))
+    assert not (tmp_path / "typo").exists()

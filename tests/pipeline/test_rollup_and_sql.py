@@ -1,13 +1,17 @@
 """Rollups count every record once; SQL sees topics and tables by their names."""
 
 import csv
+import json
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.pipeline.feed import Feed
 from tests.pipeline.lakes import Lake
+from typer.testing import CliRunner
 
+from topics.cli.app import app
 from topics.errors import PipelineError
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.jobs.rollup import ROLLUP_TOPIC, run_rollup
@@ -30,13 +34,16 @@ def test_a_rollup_counts_records_bytes_and_delay_by_tag(
 ) -> None:
     feed.append([{"data": {"n": n}, "tag": f"t{n % 2}"} for n in range(10)])
     options = QueryOptions(url=feed.url, topics=feed.topic)
-    for expected in (10, 14):  # a second run counts only what is new
+
+    def roll_up() -> list[Any]:
         with JobRun("rollup") as run:
             run_rollup(spark, str(tmp_path), options, run, window_ms=3_600_000)
-        rows = read_table(spark, str(tmp_path), "_rollup").collect()
-        assert sum(row.records for row in rows) == expected
-        if expected == 10:
-            feed.append([{"data": {"n": n}, "tag": "t1"} for n in range(4)])
+        return read_table(spark, str(tmp_path), "_rollup").collect()
+
+    assert sum(row.records for row in roll_up()) == 10
+    feed.append([{"data": {"n": n}, "tag": "t1"} for n in range(4)])
+    rows = roll_up()  # counts only what is new
+    assert sum(row.records for row in rows) == 14
     assert sum(row.records for row in rows if row.tag == "t1") == 9
     assert sum(row.bytes for row in rows) == 14 * len('{"n":0}')
     assert all(0 <= row.delay_ms_max <= row.delay_ms_sum for row in rows)
@@ -69,6 +76,37 @@ def test_sql_reads_topics_and_tables_by_name(
     assert parsed[2][:2] == ["1", 'a "b", c']
     with pytest.raises(PipelineError, match="nowhere"):
         run_query(spark, "SELECT * FROM nowhere", options)
+
+
+@spark_test
+@one_worker
+def test_the_command_prints_a_table_csv_or_json_and_takes_queries_from_stdin(
+    spark: "SparkSession", feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.append([{"data": n} for n in (7, 8)])
+    monkeypatch.setattr("topics.cli.sql.open_spark", lambda *_: nullcontext(spark))
+    query = f"SELECT seq, data FROM `{feed.topic}` ORDER BY seq"
+
+    def ask(*flags: str, stdin: str = "") -> list[str]:
+        result = CliRunner().invoke(
+            app, ["pipeline", "sql", "--url", feed.url, *flags], input=stdin, catch_exceptions=False
+        )
+        assert result.exit_code == 0
+        return result.stdout.splitlines()
+
+    assert ask("--format", "csv", "-e", query) == ["seq,data", "1,7", "2,8"]
+    assert ask("--format", "table", "-e", f"{query};") == [
+        "seq  data",
+        "---  ----",
+        "1    7",
+        "2    8",
+    ]
+    two = f"{query};\nSELECT ';' AS mark\nFROM `{feed.topic}`\nLIMIT 1;\nquit\n"
+    assert list(map(json.loads, ask("--format", "json", stdin=two))) == [
+        {"seq": 1, "data": "7"},
+        {"seq": 2, "data": "8"},
+        {"mark": ";"},
+    ]
 
 
 def test_names_are_words_and_what_is_in_back_quotes() -> None:

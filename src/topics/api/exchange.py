@@ -156,7 +156,7 @@ class Exchange:
     def number(self, name: str, *, default: int, low: int, high: int) -> int:
         """Return a number of the query; above `high` it is clamped."""
         text = self.head.parameters().get(name)
-        if text is None or text == "":
+        if text is None:
             return default
         if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) < low:
             raise RequestError(f"{name} must be a whole number of at least {low}")

@@ -2,16 +2,16 @@
 
     plan → read → answer, or listen to every partition and to the group → plan again
 
-Ends by records, by a loss to tell, by a new generation, by the end of its time, or of the server.
+Ends by records, by a loss to tell, by the end of its window, by a new generation, by the end of its
+time, or of the server.
 """
 
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from topics.api.exchange import Exchange
-from topics.api.long_poll import has_news
+from topics.api.long_poll import set_until_alarm
 from topics.engine.groups.poll import PollPlan
 from topics.engine.topics.topic import Topic
 from topics.errors import TopicsError
@@ -34,22 +34,26 @@ class GroupPoll:
         self._groups = app.engine.groups
         self._since_s = app.clock.monotonic_s()
         self._alarm: Alarm | None = None
+        self._until_alarm: Alarm | None = None
         self._is_over = not request.wait_ms
         self._plan: PollPlan | None = None
         """While it listens: what it was told last."""
-        self._polled: Polled | None = None
+        self._is_due = False
+        """Something came up while it read."""
 
     def begin(self) -> None:
         if not self._is_over:
             wait_s = min(self._request.wait_ms, MAX_WAIT_MS) / 1000
             self._alarm = self._app.live.alarms.set(wait_s, self._time_is_over)
             self._app.live.streams[self] = None
+            self._await_until()
         self._ask()
 
     # Reading.
 
     def _ask(self) -> None:
         """Plan anew; a refusal ends the poll."""
+        self._is_due = False
         waiter = self._app.ready_log.group_waiter
         try:
             _, word = self._groups.submit_poll(self._exchange.name, self._request, waiter=waiter)
@@ -84,13 +88,11 @@ class GroupPoll:
             self._take(plan, polled)
 
     def _take(self, plan: PollPlan, polled: Polled) -> None:
-        self._polled = polled
-        if self._is_over or any(has_news(batch.page) for batch in polled.batches):
+        if self._is_over or polled.is_news:
             self._answer(polled)
             return
-        if self._request.positions is not None:  # what was skipped need not be looked at again
-            self._request = replace(self._request, positions=polled.positions)
-        self._listen(plan)
+        self._request = self._request.behind(polled.positions)
+        self._listen(plan.without_ended(polled.batches))
 
     # Waiting.
 
@@ -99,8 +101,7 @@ class GroupPoll:
         for turn in plan.turns:
             self._app.live.delivery.listen(turn.topic, self._look)
         self._groups.listen(plan, self._note)
-        moved = self._polled is not None and bool(self._polled.batches)
-        if moved or self._groups.has_news(plan):  # what came before the listening
+        if self._is_due or self._groups.has_news(plan):  # what came before the listening
             self._look_again()
 
     def _unlisten(self) -> None:
@@ -119,13 +120,22 @@ class GroupPoll:
         self._look_again()
 
     def _look_again(self) -> None:
-        if self._plan is None:
-            return  # it is reading already, or over
+        if self._plan is None:  # it is reading already, or over
+            self._is_due = True
+            return
         self._unlisten()
         if self._exchange.answered:
             self._end()
         else:
             self._ask()
+
+    def _await_until(self) -> None:
+        until_ts = self._request.until_ts
+        self._until_alarm = set_until_alarm(self._app, until_ts, self._until_is_there)
+
+    def _until_is_there(self) -> None:
+        self._await_until()  # again, where the clock was set back meanwhile
+        self._look_again()
 
     def _time_is_over(self) -> None:
         self._is_over = True
@@ -147,6 +157,8 @@ class GroupPoll:
         self._unlisten()
         if self._alarm is not None:
             self._alarm.cancel()
+            if self._until_alarm is not None:
+                self._until_alarm.cancel()
             self._app.live.streams.pop(self, None)
 
     # As an open stream.
@@ -179,9 +191,12 @@ def answer(app: "App", exchange: Exchange, polled: Polled, waited_ms: float | No
         scanned += page.records_scanned
         separator = b"" if len(parts) == 1 else b","
         parts += [separator + _head(batch), page.records_json, _tail(batch)]
+    until = b""
+    if polled.until_reached is not None:
+        until = b'"until_reached":%b,' % (b"true" if polled.until_reached else b"false")
     parts.append(
-        b'],"positions":%b,"performance":{"server_total_ms":%.3f,"records_scanned":%d%b}}'
-        % (msgspec.json.encode(polled.positions), exchange.elapsed_ms(), scanned, waited)
+        b'],"positions":%b,%b"performance":{"server_total_ms":%.3f,"records_scanned":%d%b}}'
+        % (msgspec.json.encode(polled.positions), until, exchange.elapsed_ms(), scanned, waited)
     )
     exchange.reply_parts(parts)
 

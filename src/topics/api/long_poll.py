@@ -27,6 +27,12 @@ def has_news(page: Page) -> bool:
     )
 
 
+def set_until_alarm(app: "App", until_ts: int, call: Callable[[], None]) -> Alarm | None:
+    """Have a reader look again when its window is over, if soon: no write may come to tell."""
+    left_ms = until_ts - app.clock.now_ms()
+    return app.live.alarms.set(left_ms / 1000, call) if 0 < left_ms <= MAX_WAIT_MS else None
+
+
 class LongPoll:
     """Waits until there is news, the topic is gone, the time is over, or the server stops.
 
@@ -58,11 +64,8 @@ class LongPoll:
         self._look(self._topic)  # what came between the first read and the listening
 
     def _await_until(self) -> None:
-        """Look again when the window is over: no write may come to tell."""
-        left_ms = self._request.until_ts - self._app.clock.now_ms()
-        if 0 < left_ms <= MAX_WAIT_MS:
-            alarms = self._app.live.alarms
-            self._until_alarm = alarms.set(left_ms / 1000, self._until_is_there)
+        until_ts = self._request.until_ts
+        self._until_alarm = set_until_alarm(self._app, until_ts, self._until_is_there)
 
     def _until_is_there(self) -> None:
         self._await_until()  # again, where the clock was set back meanwhile

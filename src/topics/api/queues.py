@@ -22,9 +22,6 @@ from topics.storage.wal.group_commit import Commitment
 if TYPE_CHECKING:
     from topics.api.app import App
 
-REDRIVE_MAX = 1_000
-"""Letters of one request: a queue that syncs every write takes a while for them."""
-
 _DECODE_CLAIM = msgspec.json.Decoder(ClaimRequest).decode
 _DECODE_ACK = msgspec.json.Decoder(AckRequest).decode
 _DECODE_NACK = msgspec.json.Decoder(NackRequest).decode
@@ -80,8 +77,8 @@ async def redrive(app: "App", exchange: Exchange) -> None:
     if request.to is not None:
         exchange.caller.check_name(check_topic_name(request.to))
     engine, topic = app.engine, app.engine.topic(exchange.name)
-    wanted, check_name = min(request.max, REDRIVE_MAX), exchange.caller.check_name
+    check_name = exchange.caller.check_name
     redriven = await app.ready_log.run(
-        lambda: engine.redrive(topic, to=request.to, wanted=wanted, check_name=check_name)
+        lambda: engine.redrive(topic, to=request.to, wanted=request.max, check_name=check_name)
     )
     exchange.reply_json(redriven)

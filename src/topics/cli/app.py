@@ -2,11 +2,14 @@
 
 import typer
 
+from topics.cli.bench import run_bench
 from topics.cli.config import show_config
 from topics.cli.context import context_app
 from topics.cli.demo import run_demo
+from topics.cli.export import run_export
 from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
+from topics.cli.import_file import run_import
 from topics.cli.inspect import run_inspect
 from topics.cli.pipeline import pipeline_app
 from topics.cli.put import run_put
@@ -15,6 +18,7 @@ from topics.cli.repair import run_repair
 from topics.cli.router import router_app
 from topics.cli.serve import run_serve
 from topics.cli.tail import run_tail
+from topics.cli.top import run_top
 from topics.cli.topic import topic_app
 from topics.cli.up import run_up
 from topics.cli.verify import run_verify
@@ -41,6 +45,10 @@ app.command("serve")(run_serve)
 app.command("demo")(run_demo)
 app.command("put")(run_put)
 app.command("tail")(run_tail)
+app.command("export")(run_export)
+app.command("import")(run_import)
+app.command("top")(run_top)
+app.command("bench")(run_bench)
 app.command("verify")(run_verify)
 app.command("inspect")(run_inspect)
 app.command("repair")(run_repair)

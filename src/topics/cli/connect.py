@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topics.cli.contexts import load_contexts
+from topics.cli.contexts import complete_contexts, load_contexts
 from topics.errors import ConfigError
 
 if TYPE_CHECKING:
     from topics.client import Topics
 
 PANEL = "Server"
+TIMEOUT_S = 30.0
 RETRY_FOR_S = 5.0
 """A person waits: a server that is away this long is told."""
 Url = Annotated[
@@ -20,14 +21,23 @@ Url = Annotated[
 ]
 ContextName = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", rich_help_panel=PANEL, help="see topics context"),
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        rich_help_panel=PANEL,
+        help="see topics context",
+        autocompletion=complete_contexts,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, do nothing")]
 
 
-def connect(url: str | None, context: str | None) -> "Topics":
-    """Return a client; a token goes only to the server that it belongs to."""
+def connect(url: str | None, context: str | None, *, patience_s: float | None = None) -> "Topics":
+    """Return a client; a token goes only to the server that it belongs to.
+
+    `patience_s` bounds one try, and there is no other.
+    """
     try:
         from topics.client import Topics  # noqa: PLC0415 - an extra: its lack is explained
     except ModuleNotFoundError as missing:
@@ -36,11 +46,12 @@ def connect(url: str | None, context: str | None) -> "Topics":
         ) from missing
     if url is not None and context is not None:
         raise ConfigError("give --url or --context, not both")
+    timeout_s, retry_for_s = (TIMEOUT_S, RETRY_FOR_S) if patience_s is None else (patience_s, 0.0)
     if url is not None or (context is None and os.environ.get("TOPICS_URL")):
-        return Topics(url, retry_for_s=RETRY_FOR_S)
+        return Topics(url, timeout_s=timeout_s, retry_for_s=retry_for_s)
     contexts = load_contexts()
     name = context or contexts.current
     if name is None:
-        return Topics(retry_for_s=RETRY_FOR_S)
+        return Topics(timeout_s=timeout_s, retry_for_s=retry_for_s)
     found = contexts.get(name)
-    return Topics(found.url, token=found.read_token(), retry_for_s=RETRY_FOR_S)
+    return Topics(found.url, token=found.read_token(), timeout_s=timeout_s, retry_for_s=retry_for_s)

@@ -5,14 +5,23 @@ from typing import Annotated
 import msgspec
 import typer
 
-from topics.cli.connect import AsJson
-from topics.cli.contexts import Context, Contexts, load_contexts, save_contexts
+from topics.cli.connect import AsJson, DryRun
+from topics.cli.contexts import (
+    Context,
+    Contexts,
+    complete_contexts,
+    load_contexts,
+    save_contexts,
+)
 from topics.cli.output import print_one, print_rows
 from topics.errors import ConfigError
 
 context_app = typer.Typer(help="Name servers, and pick one.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="of the server", autocompletion=complete_contexts),
+]
 COLUMNS = ("context", "url", "token", "current")
 
 
@@ -27,7 +36,14 @@ def list_contexts(*, as_json: AsJson = False) -> None:
 
 @context_app.command("show")
 def show_context(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, *, as_json: AsJson = False
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="default: the current", autocompletion=complete_contexts
+        ),
+    ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """Show one; the current one if none is named."""
     contexts = load_contexts()
@@ -41,7 +57,7 @@ def show_context(
 @context_app.command("add")
 def add_context(
     name: Name,
-    url: Annotated[str, typer.Option("--url", metavar="URL")],
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="of the server")],
     *,
     token_env: Annotated[
         str | None, typer.Option("--token-env", metavar="VARIABLE", help="which has the token")
@@ -69,13 +85,15 @@ def use_context(name: Name) -> None:
 
 
 @context_app.command("rm")
-def remove_context(name: Name) -> None:
+def remove_context(name: Name, *, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Forget a server."""
     contexts = load_contexts()
     contexts.get(name)
     left = {other: context for other, context in contexts.contexts.items() if other != name}
     current = None if contexts.current == name else contexts.current
-    save_contexts(Contexts(current=current, contexts=left))
+    if not dry_run:
+        save_contexts(Contexts(current=current, contexts=left))
+    print_one({"context": name, "removed": not dry_run}, as_json=as_json)
 
 
 def _shown(contexts: Contexts, name: str) -> dict[str, object]:

@@ -76,6 +76,15 @@ def load_contexts() -> Contexts:
         raise ConfigError(f"{path}: {problem}") from problem
 
 
+def complete_contexts(incomplete: str) -> list[str]:
+    """Return names for a shell; nothing where the file makes no sense: it is told elsewhere."""
+    try:
+        names = sorted(load_contexts().contexts)
+    except ConfigError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def save_contexts(contexts: Contexts) -> None:
     """Write the file whole, and never readable by others, not even for a moment."""
     path = contexts_path()

@@ -4,6 +4,7 @@ Orders with partitions and a group that bills them, a queue of mails with worker
 a stream of sensors, and a router that copies the hottest of them. It ends by itself.
 """
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from topics.cli.connect import ContextName, Url, connect
+from topics.cli.connect import AsJson, ContextName, Url, connect
+from topics.cli.output import for_people, print_line, say
 from topics.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 ORDERS, MAILS, SENSORS, HOT = "demo.orders", "demo.mails", "demo.sensors", "demo.sensors.hot"
 DEAD, GROUP, ROUTER = "demo.mails.dead", "demo.billing", "demo.sensors->hot"
 TICK_S = 0.1
+BILL_EVERY_S = 0.5
 LARGE_FROM = 80
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="how long")]
@@ -35,14 +38,20 @@ def run_demo(
     seconds: Seconds = 60.0,
     rate: Rate = 50.0,
     seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Feed a server with a sample workload for a while: a shop, its mails, some sensors."""
+    # Some mails fail, and are meant to: no traceback for each of them.
+    logging.getLogger("topics.worker").setLevel(logging.CRITICAL)
     with connect(url, context) as client:
         prepare(client)
-        typer.echo(f"feeding {client.url} for {seconds:g} s: {ORDERS}, {MAILS}, {SENSORS}")
+        say(f"feeding {client.url} for {seconds:g} s: {ORDERS}, {MAILS}, {SENSORS}")
         with _helpers(lambda: connect(url, context)):
             count = feed(client, random.Random(seed), seconds=seconds, rate=rate)
-    typer.echo(f"{count:,} records written")
+    if for_people(as_json=as_json):
+        typer.echo(f"{count:,} records written")
+    else:
+        print_line({"records": count})
 
 
 def prepare(client: "Topics") -> None:
@@ -99,25 +108,31 @@ def make_record(chance: random.Random, number: int) -> tuple[str, dict[str, Any]
 
 @contextmanager
 def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
-    """Run the workers and the members of the group in threads until the end."""
+    """Run the workers of the queue and the group that bills orders in threads until the end."""
     with open_client() as mails, open_client() as billing:
         worker = mails.queue(MAILS).worker(concurrency=2, backoff_ms=200)(_send_mail)
-        consumers = [billing.consumer(GROUP, [ORDERS]) for _ in range(2)]
-        runs: list[Callable[[], object]] = [worker.run]
-        runs += [lambda consumer=consumer: sum(1 for _ in consumer) for consumer in consumers]  # type: ignore[misc] # bound now
-        threads = [threading.Thread(target=run, daemon=True) for run in runs]
+        over = threading.Event()
+        threads = [
+            threading.Thread(target=worker.run, name="demo-mails"),
+            threading.Thread(target=_bill, args=(billing, over), name="demo-billing"),
+        ]
         for thread in threads:
             thread.start()
         try:
             yield
         finally:
             worker.stop()
-            for consumer in consumers:
-                consumer.stop()
+            over.set()
             for thread in threads:
-                thread.join(timeout=10)
-            for consumer in consumers:
-                consumer.close()
+                thread.join()
+
+
+def _bill(client: "Topics", over: threading.Event) -> None:
+    """Read all orders there are, again and again; the group remembers how far it came."""
+    while not over.wait(BILL_EVERY_S):
+        with client.consumer(GROUP, [ORDERS], member="billing", until_caught_up=True) as orders:
+            for _ in orders:
+                pass
 
 
 def _send_mail(job: Any) -> None:  # noqa: ANN401 - any JSON

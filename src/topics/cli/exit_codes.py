@@ -7,6 +7,7 @@
 4  locked: another process has the data directory open
 5  later: the server cannot be reached, or says that it cannot do it now
 6  not there: no topic, router or group has this name
+7  gaps: records in the range of an export were lost before they could be read
 """
 
 from typing import Final
@@ -29,6 +30,7 @@ DAMAGE: Final = 3
 LOCKED: Final = 4
 LATER: Final = 5
 NOT_THERE: Final = 6
+GAPS: Final = 7
 
 
 _CODES: Final[tuple[tuple[type[TopicsError], int], ...]] = (

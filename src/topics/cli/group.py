@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from topics.cli.completion import complete_groups, complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, for_people, print_one, print_rows
 from topics.cli.topic import parse_assignments
@@ -12,7 +13,9 @@ from topics.model.groups import GroupState, SeekPoint
 
 group_app = typer.Typer(help="Look at consumer groups, move and remove them.", no_args_is_help=True)
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="its name")]
+GroupName = Annotated[
+    str, typer.Argument(metavar="GROUP", help="its name", autocompletion=complete_groups)
+]
 COLUMNS = ("group", "state", "generation", "members", "lag_total")
 PARTITION_COLUMNS = ("topic", "partition", "owner", "committed", "head_seq", "lag")
 Place = Literal["earliest", "latest"] | SeekPoint
@@ -65,7 +68,12 @@ def seek_group(
     to: Annotated[str, typer.Argument(metavar="PLACE", help="earliest, latest, seq=N or ts=MS")],
     *,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", help="only there; default: all of the group")
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            help="only there; default: all of the group",
+            autocompletion=complete_topics,
+        ),
     ] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,

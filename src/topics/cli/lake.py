@@ -96,6 +96,8 @@ def run_compact_command(
     lake: LakeDir = DEFAULT_LAKE,
     target_mib: Annotated[int, typer.Option("--target-mib", min=1, help="size of a file")] = 128,
     grace: Annotated[str, typer.Option("--grace", help="how long replaced files stay")] = "1h",
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
     master: Master = DEFAULT_MASTER,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -110,7 +112,7 @@ def run_compact_command(
     options = CompactOptions(target_bytes=target_mib << 20, grace_ms=parse_interval_ms(grace))
     output = Output(as_json=as_json, dry_run=dry_run, metrics=metrics)
     with (
-        run_job("compact", output, url=None, token=None, table=root) as run,
+        run_job("compact", output, url=url, token=read_token(token_file), table=root) as run,
         open_spark("compact", master) as spark,
     ):
         run_compact(spark, root, options, run)

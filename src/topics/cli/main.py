@@ -26,5 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(message: str, *, code: int) -> NoReturn:
-    sys.stderr.write("topics: " + " ".join(message.split()) + "\n")
+    from topics.operate.text import printable  # noqa: PLC0415 - only who fails needs it
+
+    line = " ".join(message.split())
+    sys.stderr.write(f"topics: {printable(line) if sys.stderr.isatty() else line}\n")
     raise SystemExit(code)

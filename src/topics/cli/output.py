@@ -22,8 +22,21 @@ def for_people(*, as_json: bool) -> bool:
 
 def print_line(value: object) -> None:
     """Print one line of JSON, at once."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    line = msgspec.json.encode(value).decode()
+    sys.stdout.write((escape_hidden(line) if sys.stdout.isatty() else line) + "\n")
     sys.stdout.flush()
+
+
+def escape_hidden(line: str) -> str:
+    """Return the same JSON with every character that could steer a terminal as an escape."""
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(c if printable(c) == c else _escaped(c) for c in line)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
 
 
 def print_rows(

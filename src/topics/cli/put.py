@@ -10,6 +10,7 @@ import typer
 
 from topics.cli.connect import AsJson, ContextName, Url, connect
 from topics.cli.output import print_one
+from topics.cli.topic import TopicName
 from topics.errors import RequestError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SHOWN_AS = (("tag", "$tag"), ("node", "$node"), ("tag", "tag"), ("node", "node")
 
 
 def run_put(  # noqa: PLR0913 - one argument a flag
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicName,
     data: Annotated[
         list[str] | None, typer.Argument(metavar="[DATA]...", help="JSON; none: lines of stdin")
     ] = None,
@@ -30,9 +31,9 @@ def run_put(  # noqa: PLR0913 - one argument a flag
     whole: Annotated[
         bool, typer.Option("--records", help="each is a whole record, as `topics tail` prints it")
     ] = False,
-    tag: Annotated[str | None, typer.Option("--tag")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="of every record")] = None,
     key: Annotated[str | None, typer.Option("--key", help="says which partition")] = None,
-    node: Annotated[str | None, typer.Option("--node")] = None,
+    node: Annotated[str | None, typer.Option("--node", help="who writes")] = None,
     as_json: AsJson = False,
     url: Url = None,
     context: ContextName = None,

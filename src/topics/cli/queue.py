@@ -1,17 +1,21 @@
 """`topics queue`: jobs and those who work on them."""
 
+from collections import Counter
 from typing import Annotated
 
 import typer
 
+from topics.cli.completion import complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import wire_record
-from topics.cli.redrive import redrive
+from topics.cli.redrive import foresee, redrive
 
 queue_app = typer.Typer(help="Look at queues; claim, ack and redrive jobs.", no_args_is_help=True)
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="its name")]
+QueueName = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="its name", autocompletion=complete_topics)
+]
 Node = Annotated[str, typer.Option("--node", help="the name of the worker")]
 COLUMNS = ("queue", "ready", "in_flight", "dead_lettered", "dead_letter")
 JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
@@ -19,7 +23,9 @@ JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
 
 @queue_app.command("ls")
 def list_queues(
-    prefix: Annotated[str, typer.Argument(help="only names that begin so")] = "",
+    prefix: Annotated[
+        str, typer.Argument(help="only names that begin so", autocompletion=complete_topics)
+    ] = "",
     *,
     as_json: AsJson = False,
     url: Url = None,
@@ -41,8 +47,10 @@ def claim_jobs(
     queue: QueueName,
     node: Node,
     *,
-    max_jobs: Annotated[int, typer.Option("--max", "-n", min=1)] = 1,
-    lease_ms: Annotated[int | None, typer.Option("--lease-ms", min=1)] = None,
+    max_jobs: Annotated[int, typer.Option("--max", "-n", min=1, help="how many jobs")] = 1,
+    lease_ms: Annotated[
+        int | None, typer.Option("--lease-ms", min=1, help="for how long; default: the queue's")
+    ] = None,
     as_json: AsJson = False,
     url: Url = None,
     context: ContextName = None,
@@ -65,7 +73,7 @@ def claim_jobs(
 @queue_app.command("ack")
 def ack_jobs(
     queue: QueueName,
-    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...")],
+    seqs: Annotated[list[int], typer.Argument(metavar="SEQ...", help="of the jobs")],
     node: Node,
     *,
     lease_ids: Annotated[
@@ -83,7 +91,12 @@ def ack_jobs(
 
 @queue_app.command("redrive")
 def redrive_jobs(
-    dead: Annotated[str, typer.Argument(metavar="DEAD", help="the topic of dead letters")],
+    dead: Annotated[
+        str,
+        typer.Argument(
+            metavar="DEAD", help="the topic of dead letters", autocompletion=complete_topics
+        ),
+    ],
     *,
     to: Annotated[
         str | None, typer.Option("--to", metavar="QUEUE", help="default: where each came from")
@@ -97,7 +110,15 @@ def redrive_jobs(
     context: ContextName = None,
 ) -> None:
     """Put dead letters back into their queues, oldest first."""
-    with connect(url, context) as client:
-        moved = redrive(client, dead, to=to, count=count, dry_run=dry_run)
-    rows = [{"queue": queue, "jobs": jobs, "moved": not dry_run} for queue, jobs in moved.items()]
-    print_rows(rows, ("queue", "jobs", "moved"), as_json=as_json)
+    jobs_of: Counter[str] = Counter()
+    try:
+        with connect(url, context) as client:
+            if dry_run:
+                jobs_of.update(foresee(client, dead, to=to, count=count))
+            else:
+                for moved in redrive(client, dead, to=to, count=count):
+                    jobs_of.update(moved)
+    finally:  # what was moved is told, also when one letter stopped the rest
+        rows = [{"queue": queue, "jobs": n, "moved": not dry_run} for queue, n in jobs_of.items()]
+        if rows:
+            print_rows(rows, ("queue", "jobs", "moved"), as_json=as_json)

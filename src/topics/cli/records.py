@@ -37,7 +37,7 @@ def wire_record(record: Record) -> dict[str, object]:
         fields["$node"] = record.node
     if record.tag is not None:
         fields["$tag"] = record.tag
-    if record.meta is not None:
+    if bytes(record.meta_json) != b"null":
         fields["meta"] = record.meta_json
     return {**fields, "data": record.data_json}
 

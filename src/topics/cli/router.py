@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.completion import complete_routers, complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import print_one, print_rows
 from topics.cli.topic import Assignments, parse_assignments
@@ -12,7 +13,12 @@ from topics.model.routers import RouterState
 
 router_app = typer.Typer(help="Look at routers, make and remove them.", no_args_is_help=True)
 
-RouterName = Annotated[str, typer.Argument(metavar="ROUTER", help="its name, such as a->b")]
+RouterName = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROUTER", help="its name, such as a->b", autocompletion=complete_routers
+    ),
+]
 COLUMNS = ("router", "source", "dest", "filter", "forwarded_total", "lag")
 
 
@@ -43,8 +49,16 @@ def show_router(
 
 @router_app.command("put")
 def put_router(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the topic to copy from")],
-    dest: Annotated[str, typer.Argument(metavar="DEST", help="the topic to copy to")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="the topic to copy from", autocompletion=complete_topics
+        ),
+    ],
+    dest: Annotated[
+        str,
+        typer.Argument(metavar="DEST", help="the topic to copy to", autocompletion=complete_topics),
+    ],
     fields: Assignments = None,
     *,
     name: Annotated[str | None, typer.Option("--name", help="default: SOURCE->DEST")] = None,

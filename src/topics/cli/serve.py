@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 class Beside(Protocol):
     """Something that runs beside the server."""
 
-    def ask_to_end(self) -> None:
-        """Ask, and return at once: the server is draining meanwhile."""
-
     def end(self) -> None:
-        """Return when it has ended, by force if need be."""
+        """Return when it has ended, by force if need be; the server still answers meanwhile."""
 
 
 @with_settings
@@ -64,10 +61,6 @@ def serve_until_stopped(
         _say_ready(server)
         company.add(beside(server, keyring))
 
-    def on_stopping(_: "Server") -> None:
-        notifier.stopping()
-        company.ask_to_end()
-
     def write_log(line: str) -> None:
         sys.stderr.write(line)
         sys.stderr.flush()
@@ -78,7 +71,8 @@ def serve_until_stopped(
         write_log=write_log,
         on_listening=on_listening,
         on_ready=on_ready,
-        on_stopping=on_stopping,
+        on_stopping=lambda _: notifier.stopping(),
+        see_off=lambda: asyncio.to_thread(company.end),
         add_faces=partial(_add_broker, config, keyring),
     )
     try:
@@ -97,10 +91,6 @@ class _Company:
     def add(self, member: Beside | None) -> None:
         if member is not None:
             self._members.append(member)
-
-    def ask_to_end(self) -> None:
-        for member in self._members:
-            member.ask_to_end()
 
     def end(self) -> None:
         for member in self._members:

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from topics.cli import exit_codes
+from topics.cli.job import DEFAULT_MASTER
 from topics.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+END_GRACE_S = 10.0
+"""How long a batch may take to end when nobody waits for it; cut off, it loses nothing either."""
 LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -41,15 +45,21 @@ def open_spark(name: str, master: str) -> Iterator["SparkSession"]:
     check_installed()
     from topics.pipeline.session import build_session  # noqa: PLC0415 - an extra
 
+    given = None if _is_submitted() and master == DEFAULT_MASTER else master
     settings = {"spark.log.level": "OFF", "spark.sql.session.timeZone": "UTC"}
-    if master.startswith("local"):
+    if given is not None and given.startswith("local"):
         settings |= LOCAL
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = build_session(app_name=f"topics {name}", master=master, settings=settings)
+    spark = build_session(app_name=f"topics {name}", master=given, settings=settings)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _is_submitted() -> bool:
+    """Tell whether spark-submit started us: then the master is what it was told."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 class Stop:
@@ -73,6 +83,9 @@ class Stop:
             while sys.stdin.buffer.read(1):
                 pass
             self._event.set()
+            # Whoever started us may be gone with the server that a batch is waiting for.
+            threading.Event().wait(END_GRACE_S)
+            os._exit(exit_codes.ERROR)
 
         threading.Thread(target=wait, name="topics-stdin", daemon=True).start()
 

@@ -8,7 +8,7 @@ import typer
 
 from topics.cli.job import DEFAULT_MASTER, DEFAULT_URL, Master, TokenFile, Url, read_token
 from topics.cli.lake import DEFAULT_LAKE, LakeDir
-from topics.cli.output import cell, print_line, say
+from topics.cli.output import cell, for_people, print_line, say
 from topics.cli.spark import check_installed, open_spark
 from topics.errors import PipelineError
 
@@ -23,10 +23,13 @@ PROMPT, MORE = "topics> ", "   ...> "
 
 def run_sql_command(
     *,
-    query: Annotated[str | None, typer.Option("-e", "--execute", metavar="QUERY")] = None,
+    query: Annotated[
+        str | None, typer.Option("-e", "--execute", metavar="QUERY", help="answer this one and end")
+    ] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="default: table on a terminal, else json")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the same as --format json")] = False,
     lake: LakeDir = DEFAULT_LAKE,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
@@ -34,12 +37,12 @@ def run_sql_command(
 ) -> None:
     """Ask topics by their names, and tables of a lake with lake_ in front.
 
-    Without -e it reads queries from stdin, each up to a semicolon.
+    Without -e it reads queries from stdin, each up to a line that ends with a semicolon.
     """
     check_installed()
     from topics.pipeline.jobs.sql import SqlOptions  # noqa: PLC0415 - an extra
 
-    chosen: Format = form or ("table" if sys.stdout.isatty() else "json")
+    chosen: Format = form or ("table" if for_people(as_json=as_json) else "json")
     root = str(lake.absolute()) if Path(lake, "_log").is_dir() else None
     options = SqlOptions(url=url, token=read_token(token_file), lake=root)
     with open_spark("sql", master) as spark:
@@ -60,23 +63,21 @@ def _prompt(spark: "SparkSession", options: "SqlOptions", form: Format) -> None:
         if not waiting and line.strip().lower() in ("quit", "exit", r"\q"):
             return
         waiting += f"{line}\n"
-        while ";" in waiting:
-            query, _, waiting = waiting.partition(";")
-            waiting = waiting.lstrip()
-            if not query.strip():
-                continue
-            try:
-                _answer(spark, query, options, form)
-            except PipelineError as error:
-                if not is_person:
-                    raise
-                say(str(error))
+        if not line.rstrip().endswith(";"):
+            continue
+        query, waiting = waiting, ""
+        try:
+            _answer(spark, query, options, form)
+        except PipelineError as error:
+            if not is_person:
+                raise
+            say(str(error))
 
 
 def _answer(spark: "SparkSession", query: str, options: "SqlOptions", form: Format) -> None:
     from topics.pipeline.jobs.sql import format_csv, rows_of, run_query  # noqa: PLC0415 - an extra
 
-    frame = run_query(spark, query, options)
+    frame = run_query(spark, query.strip().rstrip(";"), options)
     rows = rows_of(frame)
     if form == "json":
         for row in rows:

@@ -7,6 +7,7 @@ import typer
 
 from topics.cli.connect import AsJson, ContextName, Url, connect
 from topics.cli.records import show_item
+from topics.cli.topic import TopicName
 from topics.model.diff import Record
 
 TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
@@ -18,7 +19,7 @@ def as_ms(time: datetime | None) -> int:
 
 
 def run_tail(  # noqa: PLR0913 - one argument a flag
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    topic: TopicName,
     *,
     from_seq: Annotated[
         int | None, typer.Option("--from-seq", min=0, help="begin after this one; default: now")

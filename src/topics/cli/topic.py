@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from topics.cli.completion import complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import show_item
@@ -14,7 +15,9 @@ from topics.model.topics import TopicState
 
 topic_app = typer.Typer(help="Look at topics, make, change and remove them.", no_args_is_help=True)
 
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="its name")]
+TopicName = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="its name", autocompletion=complete_topics)
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="config, such as ttl_ms=60000"),
@@ -38,7 +41,9 @@ def parse_assignments(texts: list[str] | None) -> dict[str, Any]:
 
 @topic_app.command("ls")
 def list_topics(
-    prefix: Annotated[str, typer.Argument(help="only names that begin so")] = "",
+    prefix: Annotated[
+        str, typer.Argument(help="only names that begin so", autocompletion=complete_topics)
+    ] = "",
     *,
     as_json: AsJson = False,
     url: Url = None,

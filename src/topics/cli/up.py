@@ -63,32 +63,26 @@ def _check_key(keyring: "Keyring") -> None:
 
 
 class PipelineProcess:
-    """`topics pipeline run` as a child."""
+    """`topics pipeline run` as a child; what it and Spark say goes to a file in the lake."""
 
     def __init__(self, url: str, *, lake: Path, file: Path | None) -> None:
         command = [sys.executable, "-m", "topics", "pipeline", "run"]
         command += [] if file is None else [str(file.absolute())]
         command += ["--url", url, "--lake", str(lake.absolute()), "--until-eof"]
+        lake.mkdir(parents=True, exist_ok=True)
+        self._said = lake / "pipeline.log"
         # A session of its own: Ctrl-C on the terminal is for us, and we pass it on in our order.
-        self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        with self._said.open("wb") as said:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+            )
         self._is_ending = False
-        watch = threading.Thread(target=self._watch, name="topics-pipeline", daemon=True)
-        watch.start()
+        threading.Thread(target=self._watch, name="topics-pipeline", daemon=True).start()
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    def ask_to_end(self) -> None:
+    def end(self) -> None:
         self._is_ending = True
         assert self._child.stdin is not None
         self._child.stdin.close()
-
-    def end(self) -> None:
-        if not self._is_ending:
-            self.ask_to_end()
         try:
             self._child.wait(END_DEADLINE_S)
         except subprocess.TimeoutExpired:
@@ -98,5 +92,6 @@ class PipelineProcess:
     def _watch(self) -> None:
         code = self._child.wait()
         if not self._is_ending:
-            typer.secho(f"the pipeline ended with code {code}; the server goes on", bold=True)
+            text = f"the pipeline ended with code {code}, the server goes on: see {self._said}"
+            typer.secho(text, bold=True)
             sys.stdout.flush()

@@ -85,6 +85,8 @@ class AsyncGroupsFace:
         generation: int,
         limit: int = DEFAULT_LIMIT,
         positions: WirePositions | None = None,
+        from_ts: int = 0,
+        until_ts: int = 0,
         wait_ms: int = 0,
     ) -> Polled:
         """Read what a member has not read yet in all its partitions."""
@@ -95,6 +97,7 @@ class AsyncGroupsFace:
                 generation=generation,
                 limit=limit,
                 positions=positions,
+                window=(from_ts, until_ts),
                 wait_ms=wait_ms,
             )
         )

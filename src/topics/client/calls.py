@@ -13,7 +13,7 @@ from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_router_name,
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
-from topics.model.queues import Acked, Claimed, Extended, Nacked
+from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.topics import ListedTopic, TopicState
 
@@ -192,6 +192,12 @@ def extend(
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids, "lease_ms": lease_ms}
     request = post(_topic_path(topic, "/extend"), fields)
     return Call(request=request, decode=replies.read_extended, repeatable=True, name=topic)
+
+
+def redrive(topic: str, *, to: str | None, max_jobs: int) -> Call[Redriven]:
+    request = post(_topic_path(topic, "/redrive"), {"to": to, "max": max_jobs})
+    # Not repeatable: a second one moves the next letters.
+    return Call(request=request, decode=replies.read_redriven, repeatable=False, name=topic)
 
 
 # Routers.

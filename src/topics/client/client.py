@@ -30,7 +30,7 @@ from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.groups import DEFAULT_SESSION_MS
-from topics.model.queues import Acked, Claimed, Extended, Nacked
+from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
@@ -258,6 +258,16 @@ class Topics(GroupsFace):
         return self._call(
             calls.extend(topic, seqs, node=node, lease_ids=lease_ids, lease_ms=lease_ms)
         )
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        to: str | None = None,
+        max: int = 100,  # noqa: A002 - its name on the wire
+    ) -> Redriven:
+        """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
+        return self._call(calls.redrive(topic, to=to, max_jobs=max))
 
     # Groups: the calls are in `groups.py`.
 

@@ -48,6 +48,7 @@ class _Polled(Struct, frozen=True):
     generation: int
     batches: list[_Batch]
     positions: Positions
+    until_reached: bool | None = None
 
 
 class _GroupPage(Struct, frozen=True):
@@ -108,11 +109,13 @@ def poll(
     generation: int,
     limit: int,
     positions: WirePositions | None,
+    window: tuple[int, int] = (0, 0),
     wait_ms: int,
 ) -> Call[Polled]:
     fields: dict[str, object] = {"member": member, "generation": generation, "limit": limit}
     more = {"positions": positions, "wait_ms": wait_ms, "include_tags": True}
-    request = post(_path(group, "/poll"), {**fields, **more})
+    times = {"from_ts": window[0], "until_ts": window[1]}
+    request = post(_path(group, "/poll"), {**fields, **more, **times})
     # Without positions the server remembers what it sent: a lost answer must not be asked over.
     return Call(
         request=request,
@@ -172,7 +175,12 @@ def read_polled(body: bytes) -> Polled:
         PolledBatch(topic=batch.topic, partition=batch.partition, page=_page(batch))
         for batch in reply.batches
     ]
-    return Polled(generation=reply.generation, batches=batches, positions=reply.positions)
+    return Polled(
+        generation=reply.generation,
+        batches=batches,
+        positions=reply.positions,
+        until_reached=reply.until_reached,
+    )
 
 
 def _page(batch: _Batch) -> Page:

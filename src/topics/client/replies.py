@@ -11,7 +11,7 @@ from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Tombstone
 from topics.model.partitions import Placement
-from topics.model.queues import Acked, Claimed, Extended, Job, Lease, Nacked
+from topics.model.queues import Acked, Claimed, Extended, Job, Lease, Nacked, Redriven
 from topics.model.routers import RouterDefinition, RouterState
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import ListedTopic, TopicState
@@ -102,6 +102,7 @@ read_deleted_records = decoder(Deleted)
 read_acked = decoder(Acked)
 read_nacked = decoder(Nacked)
 read_extended = decoder(Extended)
+read_redriven = decoder(Redriven)
 read_topic_page = decoder(TopicPage)
 read_router_page = decoder(RouterPage)
 read_health = decoder(Health)

@@ -527,6 +527,8 @@ class Engine:
     def plan_spread(self, parent: Partitioned, write: Write) -> Spread:
         """Decide which partition each record of a write goes to."""
         self._check_open()
+        if self.config.max_total_bytes:  # before the first part: all of it fits, or none
+            self._check_total_bytes(write.batch.payload_bytes)
         return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)
 
     def check_room(self, shard: Shard, size: int) -> None:
@@ -542,23 +544,20 @@ class Engine:
         if any(self._tail_is_full(part.shard) for part in spread.parts):
             self.checkpoint()
         self.submit_parts(spread.parts, waiter_of=lambda _: None)
-        last = {part.shard: part.ticket for part in spread.parts if part.ticket is not None}
-        for shard, ticket in last.items():
+        # From the last one, whose sync is most often that of all. But some wait for one where a
+        # later one does not: a repeat, or a write whose seqs are reserved already.
+        for part in reversed(spread.parts):
+            if part.ticket is None:
+                continue
             with suppress(TopicsError):  # the spread tells of it, with what went well
-                shard.commit.commit(ticket)
-        for part in spread.parts:
-            if part.ticket is not None:
-                part.take(part.ticket)
+                part.shard.commit.commit(part.ticket)
+            part.take(part.ticket)
         return spread.answer()
 
     def submit_parts(
         self, parts: Sequence[Part], *, waiter_of: Callable[[Topic], Waiter | None]
     ) -> None:
         """Queue parts of a write without waiting for them; a refused one knows why."""
-        if self._closed:
-            self._check_open()
-        if self.config.max_total_bytes:
-            self._check_total_bytes(sum(part.batch.payload_bytes for part in parts))
         room: list[Part] = []
         for part in parts:
             if self._tail_is_full(part.shard):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 
 from topics.limits import (
     GROUP_NAME_PATTERN,
@@ -92,25 +93,31 @@ class PollRequest(Struct, frozen=True, kw_only=True):
     wait_ms: Annotated[int, Meta(ge=0, description="long poll; clamped to 30000")] = 0
     positions: WirePositions | None = None
     from_ts: Ts = 0
+    until_ts: Ts = 0
     include_tags: bool = False
     include_meta: bool = True
     max_batch_bytes: Annotated[int, Meta(ge=0, description="byte budget; 0: the default")] = 0
 
     def __post_init__(self) -> None:
         _check_positions("positions", self.positions or {})
-        check_window(self.from_ts, 0)
+        check_window(self.from_ts, self.until_ts)
+
+    def behind(self, positions: WirePositions) -> "PollRequest":
+        """Return the question again, without what was skipped; the server remembers by itself."""
+        return self if self.positions is None else replace(self, positions=positions)
 
 
 class SeekPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A place: the position itself, or the moment of the first record that is to be read."""
 
     seq: Seq | None = None
-    ts: Annotated[int, Meta(ge=0)] | None = None
+    ts: Ts | None = None
 
     def __post_init__(self) -> None:
         if (self.seq is None) == (self.ts is None):
             raise ValueError("`to` names either `seq` or `ts`")
         check_seq("seq", self.seq or 0)
+        check_seq("ts", self.ts or 0)
 
 
 class SeekRequest(Struct, frozen=True, kw_only=True):
@@ -181,6 +188,16 @@ class Polled(Struct, frozen=True, kw_only=True):
     generation: int
     batches: list[PolledBatch]
     positions: Positions
+    until_reached: bool | None = None
+    """Whether all partitions were read to the end of the window; None without `until_ts`."""
+
+    @property
+    def is_news(self) -> bool:
+        """Tell whether it is worth an answer: records, a loss, more to read, or the end."""
+        return self.until_reached is True or any(
+            page.count or page.tombstone or not (page.caught_up or page.until_reached)
+            for page in (batch.page for batch in self.batches)
+        )
 
     @property
     def count(self) -> int:
@@ -284,6 +301,9 @@ class PollReply(Struct, frozen=True, kw_only=True):
     generation: int
     batches: list[ShownBatch]
     positions: Positions
+    until_reached: Annotated[
+        bool | UnsetType, Meta(description="only if `until_ts` was asked for")
+    ] = UNSET
     performance: Performance
 
 

@@ -172,3 +172,14 @@ def test_a_server_that_is_not_there_has_its_exit_code(
     assert outcome.code == exit_codes.LATER
     assert "http://127.0.0.1:9 cannot be reached" in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_a_redrive_tells_what_it_moved_before_it_was_stopped(run: Run, api: Topics) -> None:
+    queue, dead = fresh("q"), fresh("dead")
+    api.create(queue, type="queue")
+    origins = [queue, queue, fresh("gone")]
+    api.append(dead, [{"data": 1, "meta": {"$dead_letter_from": name}} for name in origins])
+    outcome = run("queue", "redrive", dead)
+    assert outcome.lines == [{"queue": queue, "jobs": 2, "moved": True}]
+    assert outcome.code == exit_codes.NOT_THERE
+    assert origins[2] in outcome.err

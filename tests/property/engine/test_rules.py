@@ -228,22 +228,33 @@ def test_only_writers_in_company_and_under_pressure_wait(
     keep_bytes=st.integers(0, 400),
     cold=st.integers(0, 3),
     absorbed=st.integers(0, 12),
+    pinned=st.sets(st.integers(0, 12), max_size=3),
 )
 def test_relocation_moves_the_oldest_and_keeps_what_is_to_stay(
-    sizes: list[int], keep: int, keep_bytes: int, cold: int, absorbed: int
+    sizes: list[int], keep: int, keep_bytes: int, cold: int, absorbed: int, pinned: set[int]
 ) -> None:
     segments = [
         SimpleNamespace(
             sealed=i < len(sizes) - 1,
             tier="cold" if i < cold else "hot",
+            first_seq=i,
             last_seq=i,
             data_bytes=size,
         )
         for i, size in enumerate(sizes)
     ]
-    topic = cast("Topic", SimpleNamespace(segments=lambda: segments, absorbed_seq=absorbed))
     config = ServerConfig(hot_retain_segments=keep, hot_retain_bytes=keep_bytes)
-    moved = cast("list[Any]", plan_relocation(topic, config=config))
+
+    def plan(pins: set[int]) -> list[Any]:
+        fake = SimpleNamespace(
+            segments=lambda: segments,
+            absorbed_seq=absorbed,
+            is_pinned=lambda segment: segment.first_seq in pins,
+        )
+        return cast("list[Any]", plan_relocation(cast("Topic", fake), config=config))
+
+    moved = plan(set())
+    assert plan(pinned) == [s for s in moved if s.first_seq not in pinned], "the pinned stay"
     may_move = [s for s in segments if s.sealed and s.tier == "hot" and s.last_seq <= absorbed]
     stay = may_move[len(moved) :]
     assert moved == may_move[: len(moved)], "the oldest go first"

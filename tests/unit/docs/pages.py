@@ -8,6 +8,8 @@ DOCS = ROOT / "docs"
 TOP_PAGES = tuple(
     ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 )
+EXAMPLE_PAGES = tuple(sorted((ROOT / "examples").rglob("README.md")))
+RUNNABLE = ("sh", "python")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -16,7 +18,7 @@ def doc_pages() -> list[Path]:
 
 
 def every_page() -> list[Path]:
-    return [*TOP_PAGES, *doc_pages()]
+    return [*TOP_PAGES, *EXAMPLE_PAGES, *doc_pages()]
 
 
 def name_of(page: Path) -> str:
@@ -29,6 +31,11 @@ def read(page: Path) -> str:
 
 def code_blocks(page: Path, language: str) -> list[str]:
     return [block for found, block in _FENCE.findall(read(page)) if found == language]
+
+
+def runnable_blocks(page: Path) -> list[tuple[str, str]]:
+    """Return what a reader would type, in order: (`sh` or `python`, code)."""
+    return [(found, block) for found, block in _FENCE.findall(read(page)) if found in RUNNABLE]
 
 
 def prose(page: Path) -> str:

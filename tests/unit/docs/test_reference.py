@@ -5,7 +5,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from tests.unit.docs.pages import DOCS, read
+from tests.unit.docs.pages import DOCS, ROOT, read
 
 from topics import TopicConfig, TopicState, errors
 from topics.broker.commands import AUTH, COMMANDS
@@ -90,6 +90,7 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.LOCKED,
         exit_codes.LATER,
         exit_codes.NOT_THERE,
+        exit_codes.GAPS,
     ]
 
 
@@ -129,3 +130,11 @@ def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"on a connection | {MAX_PIPELINED};" in lines
     assert f"a line may have {MAX_STRANGER_LINE_BYTES} bytes" in lines
     assert f"for at most {PATIENCE_S:.0f} s" in lines
+
+
+def test_the_figures_of_the_front_page_are_those_that_were_measured() -> None:
+    measured = read(DOCS / "internals/benchmarks-server.md")
+    measured += read(DOCS / "internals/benchmarks-engine.md")
+    figures = re.findall(r"[\d.]+ k/s|[\d.]+ s(?= \|)", read(ROOT / "README.md"))
+    assert len(figures) == 6
+    assert [figure for figure in figures if figure not in measured] == []

@@ -118,7 +118,35 @@ def test_what_speaks_of_seqs_names_the_partitions(place: Place) -> None:
     assert "group" in str(refused.value)
 
 
+# Safety.
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_an_answer_comes_when_every_part_is_as_safe_as_promised(
+    place: Place, durability: str
+) -> None:
+    """Partitions of one shard: some wait for a sync where the last one does not."""
+    log = place.log
+    log.create("orders", partitions=2, durability=durability)
+    zero, one = (next(k for k in KEYS if fnv1a(k) % 2 == n) for n in (0, 1))
+    for n in range(200):
+        log.append("orders", keyed(one), idempotency_key=str(n))
+        appended = log.append("orders", keyed(*[zero] * 7, one), idempotency_key=str(n))
+        assert [p.count for p in appended.placements] == [7, 1]
+        assert appended.placements[0].last_seq == log.state("orders-0").head_seq == 7 * (n + 1)
+
+
 # Repeats.
+
+
+def test_a_write_that_is_long_forgotten_is_no_new_one_after_growth(place: Place) -> None:
+    log = place.log
+    log.create("orders", partitions=2)
+    for seq in range(100):
+        log.append("orders", keyed(*KEYS[:8]), producer_id="p", producer_seq=seq)
+    log.create("orders", partitions=16)
+    assert log.append("orders", keyed(*KEYS[:8]), producer_id="p", producer_seq=0).deduped
+    assert len(data_of(log)) == 800
 
 
 def test_a_producer_repeats_across_growth_without_writing_twice(place: Place) -> None:
@@ -300,5 +328,21 @@ def test_an_async_log_answers_when_all_parts_are_done(tmp_path: Path) -> None:
                     assert [record.data for record in page.records] == [key]
             with pytest.raises(TopicPartitioned):
                 await log.diff("orders")
+
+    asyncio.run(scenario())
+
+
+def test_a_write_that_does_not_fit_in_full_is_refused_before_its_first_part(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path), max_total_bytes=2000) as log:
+            await log.create("orders", partitions=2)
+            records = [{"data": "x" * 1200, "key": key} for key in KEYS[:2]]
+            assert {fnv1a(key) % 2 for key in KEYS[:2]} == {0, 1}
+            with pytest.raises(LimitReached):
+                await log.append("orders", records)
+            await log.sync()
+            assert (await log.state("orders")).count == 0
 
     asyncio.run(scenario())

@@ -8,6 +8,7 @@ or more.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
+from heapq import heapify, heapreplace
 from itertools import cycle
 from typing import NamedTuple
 
@@ -66,13 +67,16 @@ def assign_sticky(subscriptions: Subscriptions, counts: Counts, owners: Owners) 
     for topic, members in subscribers.items():
         for number in range(counts[topic]):
             owner = owners.get(Partition(topic, number))
-            if owner in members:
+            if owner is not None and owner in members:
                 shares[owner].add(topic, number)
     for topic, members in subscribers.items():
+        by_load = [(shares[member].load, member) for member in members]
+        heapify(by_load)
         for number in range(counts[topic]):
             if owners.get(Partition(topic, number)) not in members:
-                least = min(members, key=lambda member: (shares[member].load, member))
+                load, least = by_load[0]
                 shares[least].add(topic, number)
+                heapreplace(by_load, (load + 1, least))
     _even_out(subscriptions, shares)
     return {p: member for member, share in shares.items() for p in share.partitions()}
 
@@ -119,13 +123,13 @@ def _move_one(subscriptions: Subscriptions, shares: Mapping[str, _Share]) -> boo
     return False
 
 
-def _subscribers(subscriptions: Subscriptions, counts: Counts) -> dict[str, list[str]]:
+def _subscribers(subscriptions: Subscriptions, counts: Counts) -> dict[str, dict[str, None]]:
     """Return the members of each topic that has any, both in the order of their names."""
-    members: dict[str, list[str]] = defaultdict(list)
+    members: dict[str, dict[str, None]] = defaultdict(dict)
     for member in sorted(subscriptions):
         for topic in set(subscriptions[member]):
             if counts.get(topic):
-                members[topic].append(member)
+                members[topic][member] = None
     return {topic: members[topic] for topic in sorted(members)}
 
 

@@ -41,6 +41,8 @@ class Group:
         self.name = name
         self.membership = Membership()
         self._owned: dict[str, list[Partition]] = {}
+        self._owned_since: dict[Partition, int] = {}
+        """The generation that brought each partition to its owner, or a later one."""
         self.committed: dict[Partition, Place] = {}
         self.sessions: dict[str, Session] = {}
         self.topics: set[str] = set()
@@ -72,6 +74,13 @@ class Group:
 
     def change(self, membership: Membership) -> None:
         """Take a new membership; who lost a partition forgets where it was in it."""
+        before, since = self.membership.owners, self._owned_since
+        self._owned_since = {
+            partition: since.get(partition, membership.generation)
+            if before.get(partition) == owner
+            else membership.generation
+            for partition, owner in membership.owners.items()
+        }
         self.membership = membership
         self._owned = {}
         for partition in sorted(membership.owners):
@@ -87,6 +96,10 @@ class Group:
     def owned_by(self, member: str) -> list[Partition]:
         """Return what a member has, in order."""
         return self._owned.get(member, [])
+
+    def owned_since(self, partition: Partition) -> int:
+        """Return a generation in which the owner of a partition had it, and ever since."""
+        return self._owned_since.get(partition, self.generation)
 
     def kept_by(self, member: str) -> list[Partition]:
         """Return what a member has and may go on with."""

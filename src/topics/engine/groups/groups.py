@@ -136,6 +136,7 @@ class Groups:
         """Plan a poll: the answer is what to read, by `read_plan`."""
         read_request = DiffRequest(
             from_ts=request.from_ts,
+            until_ts=request.until_ts,
             limit=min(request.limit or DEFAULT_LIMIT, self._config.max_limit),
             include_tags=request.include_tags,
             include_meta=request.include_meta,
@@ -143,7 +144,10 @@ class Groups:
             verify=self._config.verify_reads,
         )
         return self._submit(
-            name, lambda step: poll.plan_poll(step, request, read_request), waiter=waiter
+            name,
+            lambda step: poll.plan_poll(step, request, read_request),
+            only_reads=True,
+            waiter=waiter,
         )
 
     def submit_seek(
@@ -166,7 +170,7 @@ class Groups:
         return self._submit(name, act, topics=request.topics or (), create=create, waiter=waiter)
 
     def submit_look(self, name: str, *, waiter: Waiter | None = None) -> Submitted:
-        return self._submit(name, look.look, waiter=waiter)
+        return self._submit(name, look.look, only_reads=True, waiter=waiter)
 
     def submit_drop(self, name: str, *, waiter: Waiter | None = None) -> Submitted:
         return self._submit(name, _drop, waiter=waiter)
@@ -205,10 +209,14 @@ class Groups:
         while True:
             plan = cast("PollPlan", self._wait(self.submit_poll(name, request)))
             polled = self.finish_poll(plan, self.read_plan(plan))
-            if polled.batches or self._clock.monotonic_s() >= until_s:
+            if polled.is_news or self._clock.monotonic_s() >= until_s:
                 return polled
+            request = request.behind(polled.positions)
+            plan = plan.without_ended(polled.batches)
             while not self.has_news(plan) and self._clock.monotonic_s() < until_s:
                 self._clock.sleep(POLL_STEP_S)
+                if plan.is_over(self._clock.now_ms()):
+                    break
 
     # The stages of a poll, for whoever answers from callbacks.
 
@@ -285,19 +293,20 @@ class Groups:
         *,
         topics: Iterable[str] = (),
         create: bool = False,
+        only_reads: bool = False,
         waiter: Waiter | None = None,
     ) -> Submitted:
         """Settle a group, do something to it, and queue what has to be written for it."""
         shard = self._shard
         with shard.lock:
-            shard.commit.admit(0)
+            may_change = self._admit(only_reads=only_reads)
             if create:
                 self._check_room(name)
             step = Step(self._table, name, create=create, now_s=self._clock.monotonic_s())
             answer, refusal = None, None
             try:
                 if step.found is not None:
-                    self._settle(step, topics)
+                    self._settle(step, topics, may_change=may_change)
                 answer = act(step)
             except (RequestError, RetryLater) as error:
                 refusal = error
@@ -305,15 +314,26 @@ class Groups:
             shard.commit.submit(word)
         return shard, word
 
-    def _settle(self, step: Step, topics: Iterable[str]) -> None:
-        """Bring a group up to now."""
+    def _admit(self, *, only_reads: bool) -> bool:
+        """Tell whether membership may change; not on a log that failed, where reads go on."""
+        try:
+            self._shard.commit.admit(0)
+        except ShardReadOnly:
+            if not only_reads:
+                raise
+            return False
+        return True
+
+    def _settle(self, step: Step, topics: Iterable[str], *, may_change: bool = True) -> None:
+        """Bring a group up to now; where nothing can be written, only what it sees."""
         group = step.group
         gone = set(group.expired(step.now_s))
         seen = self._seen({*group.topics, *topics})
         is_same = seen == group.seen
         group.seen = seen
         now = group.membership
-        if gone or not (is_same or words.ids_of(group, now.members) == now.partitions):
+        is_settled = is_same or words.ids_of(group, now.members) == now.partitions
+        if may_change and (gone or not is_settled):
             step.change(words.without(group, gone))
 
     def _seen(self, topics: Iterable[str]) -> Mapping[str, tuple[Topic, ...]]:

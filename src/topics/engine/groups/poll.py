@@ -1,7 +1,8 @@
 """One read over all partitions of a member, instead of one a partition.
 
     plan (under the lock): what the member owns, where it is in each
-    read (no lock): each partition its share of the limit, beginning with another one every time
+    read (no lock): each partition its share of the limit, beginning with another one every time;
+        between two times every partition is looked at, because its end is to be told
     finish (under the lock): where the member is now
 
 Keeps: a member is given a record again until it says, by `positions` or a commit, that it has it,
@@ -61,6 +62,17 @@ class PollPlan(Struct, frozen=True, kw_only=True):
             turn.has_news or must_forward(turn.topic) for turn in self.turns
         )
 
+    def is_over(self, now_ms: int) -> bool:
+        """Tell whether the window has ended by the clock: a look may tell so."""
+        return bool(self.turns) and 0 < self.request.until_ts <= now_ms
+
+    def without_ended(self, batches: list[PolledBatch]) -> "PollPlan":
+        """Return what is left to wait for: not what was read to the end of the window."""
+        ended = _ended(batches)
+        if not ended:
+            return self
+        return replace(self, turns=[turn for turn in self.turns if turn.partition not in ended])
+
 
 def plan_poll(step: Step, request: PollRequest, read_request: DiffRequest) -> PollPlan:
     """Say where a member is in each of its partitions, in the order of this poll."""
@@ -94,12 +106,16 @@ def _place(
         return known
     if seq != known.seq and session.buried.get(partition) == seq:
         return Place(0, seq)  # it was told that this life is over, and did not hear it
-    return Place(known.topic_id, seq)
+    done = group.committed.get(partition)
+    given = max(known.seq, done.seq if done and done.topic_id == known.topic_id else 0)
+    # Back only: nothing is passed over that this member was not given, or did not commit.
+    return Place(known.topic_id, min(seq, given))
 
 
 def read_turns(plan: PollPlan, read: Read, must_forward: MustForward) -> list[PolledBatch]:
     """Read what there is; a partition with nothing to say is left out."""
-    due = [turn for turn in plan.turns if turn.has_news or must_forward(turn.topic)]
+    is_timed = plan.request.until_ts > 0
+    due = [turn for turn in plan.turns if is_timed or turn.has_news or must_forward(turn.topic)]
     limit, budget = plan.request.limit, plan.request.max_batch_bytes
     batches: list[PolledBatch] = []
     for left, turn in zip(range(len(due), 0, -1), due, strict=True):
@@ -118,7 +134,8 @@ def read_turns(plan: PollPlan, read: Read, must_forward: MustForward) -> list[Po
         limit -= page.count
         budget -= len(page.records_json)
         topic, number = turn.partition
-        if page.count or page.tombstone or page.next_from_seq != turn.place.seq:
+        moved = page.count or page.tombstone or page.next_from_seq != turn.place.seq
+        if moved or page.until_reached:
             batches.append(PolledBatch(topic=topic, partition=number, page=page))
     return batches
 
@@ -141,4 +158,19 @@ def finish_poll(plan: PollPlan, batches: list[PolledBatch]) -> Polled:
         }
         if read:
             session.turn = group.owned_by(plan.member).index(read[-1]) + 1
-    return Polled(generation=plan.generation, batches=batches, positions=as_positions(places))
+    return Polled(
+        generation=plan.generation,
+        batches=batches,
+        positions=as_positions(places),
+        until_reached=_is_all_read(plan, batches) if plan.request.until_ts else None,
+    )
+
+
+def _is_all_read(plan: PollPlan, batches: list[PolledBatch]) -> bool:
+    """Tell whether a member has read its window; one without partitions may still get some."""
+    return bool(plan.turns) and not plan.without_ended(batches).turns
+
+
+def _ended(batches: list[PolledBatch]) -> set[Partition]:
+    """Return the partitions that were read to the end of the window."""
+    return {Partition(b.topic, b.partition) for b in batches if b.page.until_reached}

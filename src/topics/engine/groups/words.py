@@ -94,6 +94,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> Heartbeat:
         Partition(topic, number)
         for topic, numbers in (request.released or {}).items()
         for number in numbers
+        # A late one, from before the member had it again, would take away what it works on.
+        if request.generation >= group.owned_since(Partition(topic, number))
     ]
     membership = released(group.membership, member, given_up)
     if membership is not group.membership:

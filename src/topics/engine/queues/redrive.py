@@ -31,6 +31,8 @@ from topics.model.queues import Redriven, Stopped
 if TYPE_CHECKING:
     from topics.engine.engine import Engine
 
+REDRIVE_MAX = 1_000
+"""Letters of one call: a queue that syncs every write takes a while for them."""
 RUN_MAX = 64
 """Letters that share a sync; a queue remembers so many writes of one producer by their seqs."""
 CheckName = Callable[[str], None]
@@ -42,6 +44,7 @@ def redrive(
     """Move up to `wanted` letters; stop at the first that its queue does not take."""
     if topic.queue is not None:
         raise TopicExistsIncompatible(f"{topic.name!r} is a queue itself: claim its jobs instead")
+    wanted = min(wanted, REDRIVE_MAX)
     moved: dict[str, int] = {}
     stopped: TopicsError | None = None
     while stopped is None and (left := wanted - sum(moved.values())) > 0:

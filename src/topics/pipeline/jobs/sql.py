@@ -6,6 +6,7 @@ letter, a digit or a `_` may be written as `_`. Only what a query names is looke
 
 import csv
 import io
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from topics.errors import PipelineError
+from topics.errors import PipelineError, ServerRefused
 from topics.pipeline.lake.tables import list_tables, read_table
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
@@ -22,6 +23,8 @@ from topics.pipeline.server import Server
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PATIENCE_S: Final = 5.0
+_log = logging.getLogger("topics.pipeline")
 Format: TypeAlias = Literal["table", "csv", "json"]
 _NAME: Final = re.compile(r"`([^`]+)`|([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -97,12 +100,23 @@ def _views(
             name = f"lake_{table.lstrip('_')}"
             for view in {name, view_name(name)} & wanted:
                 yield view, read_table(spark, options.lake, table)
-    if options.url is not None:
-        with closing(Server(options.url, options.token)) as server:
-            topics = list(server.list_topics(""))
-        for topic in topics:
-            for view in {topic, view_name(topic)} & wanted:
-                yield view, _read_topic(spark, topic, options)
+    for topic in _topics(options):
+        for view in {topic, view_name(topic)} & wanted:
+            yield view, _read_topic(spark, topic, options)
+
+
+def _topics(options: SqlOptions) -> list[str]:
+    """List the topics; a lake can be asked while its server is away."""
+    if options.url is None:
+        return []
+    with closing(Server(options.url, options.token, patience_s=PATIENCE_S)) as server:
+        try:
+            return list(server.list_topics(""))
+        except ServerRefused as error:
+            if options.lake is None:
+                raise
+            _log.warning("topics: only tables of the lake can be asked: %s", error)
+            return []
 
 
 def _read_topic(spark: "SparkSession", topic: str, options: SqlOptions) -> "DataFrame":

@@ -14,7 +14,7 @@ from topics.errors import FileMissing, PipelineError
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.lake.entry import Change, LakeFile, LakeState
 from topics.pipeline.lake.files import adopt, list_files
-from topics.pipeline.lake.log import LakeLog, table_dir
+from topics.pipeline.lake.log import LakeLog, open_lake, table_dir
 from topics.pipeline.lake.tables import read_files
 from topics.pipeline.lake.write import save
 
@@ -55,7 +55,7 @@ def run_compact(
     clock: Clock | None = None,
 ) -> None:
     """Compact every table, then delete what has been replaced for long enough."""
-    log = LakeLog(root, clock=clock)
+    log = open_lake(root, clock=clock)
     with log.only_writer(COMPACT):
         plan = plan_compaction(log.load(), target_bytes=options.target_bytes)
         before = sum(map(len, plan.values()))

@@ -6,6 +6,7 @@ committed is not committed again. Files that no longer count stay for a grace ti
 that have begun. Layout: docs/internals/formats/lake.md.
 """
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Final
@@ -23,6 +24,7 @@ from topics.pipeline.lake.entry import (
     apply_entry,
     first_needed,
 )
+from topics.pipeline.local_files import file_exists
 from topics.storage.disk.disk import DiskLock
 from topics.storage.disk.local_disk import LocalDisk
 
@@ -51,6 +53,13 @@ def table_dir(table: str) -> str:
     if table.startswith("_"):
         return table[1:]
     return f"typed/{quote(table, safe='')}"
+
+
+def open_lake(root: str, *, clock: Clock | None = None) -> "LakeLog":
+    """Open a lake that has to be there, and make none."""
+    if not file_exists(f"{check_root(root)}/{LOG_DIR}"):
+        raise OptionError(f"there is no lake in {root} on {socket.gethostname()}")
+    return LakeLog(root, clock=clock)
 
 
 class LakeLog:

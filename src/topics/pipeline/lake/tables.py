@@ -12,7 +12,7 @@ import msgspec
 
 from topics.errors import OptionError
 from topics.pipeline.lake.entry import LakeFile, LakeState
-from topics.pipeline.lake.log import GAPS, RAW, LakeLog, table_dir
+from topics.pipeline.lake.log import GAPS, RAW, LakeLog, open_lake, table_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,12 +26,12 @@ COLUMNS: Final = {
 
 
 def list_tables(root: str) -> list[str]:
-    return sorted(LakeLog(root).load().schemas)
+    return sorted(open_lake(root).load().schemas)
 
 
 def table_files(root: str, table: str) -> list[str]:
     """Return the files that count now, for readers other than Spark."""
-    log = LakeLog(root)
+    log = open_lake(root)
     return [f"{log.root}/{file.path}" for file in log.load().files_of(table)]
 
 
@@ -39,7 +39,7 @@ def read_table(
     spark: "SparkSession", root: str, table: str, *, state: LakeState | None = None
 ) -> "DataFrame":
     """Read a table as it is now, or as it was in `state`."""
-    log = LakeLog(root)
+    log = open_lake(root)
     state = state or log.load()
     if table not in state.schemas:
         known = ", ".join(sorted(state.schemas)) or "none"

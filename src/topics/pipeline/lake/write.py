@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
+from topics.errors import OptionError
 from topics.pipeline.jobs.job import PIPELINE_TOPIC
 from topics.pipeline.lake.entry import Change, LakeFile, LakeState
 from topics.pipeline.lake.files import adopt, staging
@@ -116,6 +117,8 @@ class LakeWriter:
         from topics.pipeline.lake.widen import widen  # noqa: PLC0415 - needs pyspark
 
         found = infer_schema(rows) if table.schema is None else StructType.fromDDL(table.schema)
+        if not isinstance(found, StructType):
+            raise OptionError(f"the schema of {table.table} names no columns: {table.schema}")
         return widen(value_schema(state, table.table), found)
 
     def _staged_topics(self, files: Sequence[LakeFile]) -> list[str]:

@@ -344,7 +344,10 @@ class GroupCommit:
         except DiskFailed as error:
             with self.lock:
                 self.log.fail(error)
-                return [*finished, *self._fail(self._drain_awaiting(), error)]
+                # What came meanwhile is undone first: it was built on what has failed now.
+                left, self._pending = [*self._drain_awaiting(), *self._pending], []
+                self._pending_bytes = 0
+                return [*finished, *self._fail(left, error)]
         self.last_sync_s = self._clock.monotonic_s() - started_s
         self._quick_syncs = self._quick_syncs + 1 if self.last_sync_s < QUICK_SYNC_S else 0
         with self.lock:

@@ -1,21 +1,26 @@
 """What a group promises its members, step by step."""
 
 import threading
+from typing import cast
 
 import pytest
 from tests.unit.engine.place import Place
 
 from topics.embedded import Log
+from topics.engine.groups.poll import PollPlan
 from topics.errors import (
     DiskFailed,
     GenerationMismatch,
     GroupNotEmpty,
     LimitReached,
     RequestError,
+    ShardReadOnly,
     TopicsError,
 )
 from topics.limits import MIB
-from topics.model.groups import CommitRequest, PollRequest, SeekPoint
+from topics.model.groups import CommitRequest, JoinRequest, PollRequest, SeekPoint
+from topics.storage.wal.group_commit import Commitment
+from topics.storage.wal.log import SyncPoint
 from topics.testing.hostile_faults import FaultPlan
 
 SESSION_MS = 1_000
@@ -204,6 +209,21 @@ def test_a_partition_stays_with_its_owner_until_it_is_given_up(log: Log) -> None
     assert moved.generation == generation + 1
 
 
+def test_a_late_release_takes_nothing_that_came_back_since(log: Log) -> None:
+    join(log, "m", "a", "b")
+    early = log.heartbeat("g", member="m", generation=join(log, "n", "a", "b"))
+    for _ in range(2):  # the second one is a repeat that was long on its way
+        log.heartbeat("g", member="m", generation=early.generation, released=early.release)
+        log.leave("g", member="n")  # so that all is with `m` again
+        join(log, "n", "a", "b")
+    told = log.heartbeat("g", member="m", generation=early.generation)
+    assert (told.assigned | told.release).keys() == {"a", "b"}
+    log.heartbeat("g", member="m", generation=early.generation, released=told.release)
+    assert log.heartbeat("g", member="n", generation=1).assigned == {}
+    log.heartbeat("g", member="m", generation=told.generation, released=told.release)
+    assert log.heartbeat("g", member="n", generation=1).assigned == told.release
+
+
 # Commits.
 
 
@@ -242,6 +262,49 @@ def test_a_commit_that_could_not_be_synced_never_was(place: Place, log: Log) -> 
         join(log, "n", "a")
     assert log.engine.groups.listed("g").members == 1  # type: ignore[union-attr]  # it is there
     assert log.engine.groups.topics_of("new") == []
+
+
+def test_what_came_during_a_sync_that_failed_is_undone_before_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation = join(log, "m", "a", "b")
+    commit, groups = log.engine.shards[0].commit, log.engine.groups
+    point = commit.log.begin_sync()
+    later: list[Commitment] = []
+
+    def done(seq: int) -> CommitRequest:
+        return CommitRequest(offsets={"a": {0: seq}}, member="m", generation=generation)
+
+    def fail(_: SyncPoint) -> None:
+        later.append(groups.submit_commit("g", done(2))[1])
+        later.append(groups.submit_join("g", JoinRequest(member="n", topics=["a"]))[1])
+        raise DiskFailed("a test")
+
+    monkeypatch.setattr(type(point), "sync", fail)
+    with pytest.raises(DiskFailed):
+        groups.commit("g", done(1))
+    with pytest.raises(TopicsError):
+        join(log, "n", "a")
+    state = log.group_state("g")
+    assert all(word.done and word.error is not None for word in later)
+    assert (state.generation, [m.member for m in state.members]) == (generation, ["m"])
+    assert [p.committed for p in state.partitions] == [None, None]
+
+
+def test_reads_go_on_when_the_log_takes_no_more_writes(place: Place, log: Log) -> None:
+    generation = join(log, "m", "a")
+    log.commit("g", {"a": {0: 2}}, member="m", generation=generation)
+    place.disk.arm(FaultPlan().fail(operation="sync_data", forever=True))
+    with pytest.raises(DiskFailed):
+        log.commit("g", {"a": {0: 4}}, member="m", generation=generation)
+    place.clock.advance_ms(SESSION_MS)  # it cannot be let go: that would have to be written
+    state = log.group_state("g")
+    assert (state.generation, state.partitions[0].committed, state.lag_total) == (generation, 2, 3)
+    assert seqs(log, generation) == [3, 4, 5]
+    with pytest.raises(ShardReadOnly):
+        join(log, "n", "a")
+    with pytest.raises(ShardReadOnly):
+        log.leave("g", member="m")
 
 
 def test_commits_that_wait_together_share_a_sync(log: Log) -> None:
@@ -309,9 +372,9 @@ def test_a_poll_goes_on_where_the_last_one_ended(place: Place, log: Log) -> None
 def test_a_partition_that_comes_back_starts_at_what_is_committed(log: Log) -> None:
     generation = join(log, "m", "a", "b")
     assert len(seqs(log, generation)) == 10
-    join(log, "n", "a", "b")
-    release = log.heartbeat("g", member="m", generation=0).release
-    log.heartbeat("g", member="m", generation=0, released=release)
+    generation = join(log, "n", "a", "b")
+    release = log.heartbeat("g", member="m", generation=generation).release
+    log.heartbeat("g", member="m", generation=generation, released=release)
     log.leave("g", member="n")
     generation = log.heartbeat("g", member="m", generation=0).generation
     polled = log.poll("g", member="m", generation=generation)
@@ -329,6 +392,69 @@ def test_a_poll_that_answers_after_a_new_join_is_forgotten(log: Log) -> None:
     join(log, "m", "a")
     groups.finish_poll(plan, groups.read_plan(plan))  # type: ignore[arg-type]  # a plan, as told
     assert seqs(log, generation) == [1, 2, 3, 4, 5]
+
+
+def test_a_poll_that_answers_after_its_generation_counts_for_nothing(log: Log) -> None:
+    generation = join(log, "m", "a", "b")
+    groups = log.engine.groups
+    _, word = groups.submit_poll("g", PollRequest(member="m", generation=generation))
+    log.engine.shards[0].commit.commit(word)
+    plan = cast("PollPlan", word.answer)
+    batches = groups.read_plan(plan)
+    generation = join(log, "n", "a", "b")
+    release = log.heartbeat("g", member="m", generation=generation).release
+    log.heartbeat("g", member="m", generation=generation, released=release)
+    assert groups.finish_poll(plan, batches).count == 10
+    log.leave("g", member="n")
+    generation = log.heartbeat("g", member="m", generation=generation).generation
+    assert len(seqs(log, generation)) == 10  # from what is committed
+
+
+def test_a_poll_between_two_times_stops_at_the_end_and_tells_so(place: Place) -> None:
+    log, clock = place.log, place.clock
+    for topic in ("a", "b"):
+        place.fill(topic, 2)
+    clock.advance_ms(1000)
+    middle_ms = clock.now_ms()
+    place.fill("a", 2)
+    generation = join(log, "m", "a", "b")
+    early = log.poll("g", member="m", generation=generation, until_ts=middle_ms, limit=2)
+    assert early.count == 2
+    assert early.until_reached is False  # there is more before the end
+    early = log.poll("g", member="m", generation=generation, until_ts=middle_ms)
+    assert (early.count, early.until_reached) == (2, True)
+    assert early.positions == {"a": {0: 2}, "b": {0: 2}}
+    again = log.poll("g", member="m", generation=generation, until_ts=middle_ms, wait_ms=30_000)
+    assert (again.count, again.until_reached) == (0, True)
+    late = log.poll("g", member="m", generation=generation, from_ts=middle_ms)
+    assert [record.seq for batch in late.batches for record in batch.records] == [3, 4]
+    assert late.until_reached is None
+
+
+def test_a_poll_that_waits_ends_with_its_window(place: Place) -> None:
+    log, clock = place.log, place.clock
+    for topic in ("a", "b"):
+        place.fill(topic, 2)
+    generation = join(log, "m", "a", "b")
+    start_s = clock.monotonic_s()
+    until_ts = clock.now_ms() + 500
+    assert seqs(log, generation, until_ts=until_ts, wait_ms=900) == [1, 2, 1, 2]
+    polled = log.poll("g", member="m", generation=generation, until_ts=until_ts, wait_ms=900)
+    assert (polled.count, polled.until_reached) == (0, True)
+    assert 0.5 <= clock.monotonic_s() - start_s < 0.6
+
+
+def test_a_member_without_partitions_has_not_read_its_window(log: Log) -> None:
+    join(log, "m", "a")
+    generation = join(log, "n", "a")
+    assert log.poll("g", member="n", generation=generation, until_ts=1).until_reached is False
+
+
+def test_a_poll_that_waits_reads_over_what_was_deleted_once(log: Log) -> None:
+    log.delete("a", before_seq=6)
+    generation = join(log, "m", "a")
+    asked = {"generation": generation, "positions": {"a": {0: 0}}, "wait_ms": 50}
+    assert log.poll("g", member="m", **asked).positions == {"a": {0: 5}}  # type: ignore[arg-type]  # of one poll
 
 
 def test_a_poll_stays_within_its_bytes(log: Log) -> None:
@@ -407,3 +533,30 @@ def test_what_cannot_be_asked_is_refused(log: Log) -> None:
     with pytest.raises(RequestError):
         log.commit("-", {"a": {0: 1}})
     assert log.groups() == []
+
+
+def test_positions_turn_a_member_back_and_never_past_what_it_was_given(
+    place: Place, log: Log
+) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation, positions={"a": {0: 4}}) == [1, 2, 3, 4, 5]
+    assert seqs(log, generation, positions={"a": {0: 3}}) == [4, 5]
+    place.kill()
+    assert seqs(place.log, generation, positions={"a": {0: 5}}) == [1, 2, 3, 4, 5]
+
+
+def test_positions_of_a_topic_that_is_gone_pass_nothing_over(place: Place, log: Log) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation) == [1, 2, 3, 4, 5]
+    log.drop("a")
+    place.fill("a", 9)
+    place.kill()
+    generation = place.log.heartbeat("g", member="m", generation=generation).generation
+    assert seqs(place.log, generation, positions={"a": {0: 5}}) == list(range(1, 10))
+
+
+def test_a_commit_ahead_of_the_reading_may_be_read_on_from(log: Log) -> None:
+    generation = join(log, "m", "a")
+    assert seqs(log, generation, limit=1) == [1]
+    log.commit("g", {"a": {0: 3}}, member="m", generation=generation)
+    assert seqs(log, generation, positions={"a": {0: 3}}) == [4, 5]

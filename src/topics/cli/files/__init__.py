@@ -1,0 +1,1 @@
+"""Records in files: JSON lines and Parquet, written by `topics export`, read by `topics import`."""
