@@ -62,8 +62,8 @@ docs: setup ## build the site into ./site; a warning is an error
 	$(BIN)/pip install --quiet --requirement requirements/docs.txt
 	$(BIN)/mkdocs build --strict # not --quiet: then no warning is counted
 
-run: setup ## start the server on http://127.0.0.1:4000, data in ./topics-data; Ctrl-C stops it
-	$(BIN)/topics serve
+run: setup ## server, console and pipeline on http://127.0.0.1:4000, data in ./topics-data and ./topics-lake; Ctrl-C stops it
+	$(BIN)/topics up
 
 clean: ## remove what was built, the venv and caches; data directories stay
 	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info

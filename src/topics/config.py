@@ -45,6 +45,8 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
         ),
         "TOPICS_URL": Reserved("where clients and the command line find the server"),
         "TOPICS_TOKEN": Reserved("the key that clients and the command line show", secret=True),
+        "TOPICS_TOKEN_FILE": Reserved("a file with the key that jobs of the pipeline show"),
+        "TOPICS_LAKE": Reserved("the directory of the lake that jobs of the pipeline use"),
     }
 )
 

@@ -40,6 +40,7 @@ TopicsError
 ├── PipelineError            a Spark query cannot go on: its author has to decide
 │   ├── DataLoss
 │   ├── BadRow
+│   ├── LakeConflict
 │   └── ServerRefused
 ├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
@@ -457,6 +458,10 @@ class DataLoss(PipelineError):
 
 class BadRow(PipelineError):
     """A row that cannot become a record."""
+
+
+class LakeConflict(PipelineError):
+    """Two runs, or a run and a checkpoint that is not its own, would spoil a lake."""
 
 
 class ServerRefused(PipelineError):

@@ -78,9 +78,9 @@ class Feed:
         wait_until(lambda: len(self.sealed()) >= count, f"{count} sealed segments")
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
+def wait_until(holds: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S) -> None:
     """Look until it holds; fail after the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + deadline_s
     while not holds():
         assert time.monotonic() < deadline, f"there never were {what}"
         time.sleep(0.01)

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -173,10 +173,11 @@ async def serve(
     on_listening: Callable[[Server], None],
     on_ready: Callable[[Server], None],
     on_stopping: Callable[[Server], None] = lambda _: None,
+    see_off: Callable[[], Awaitable[None]] | None = None,
     add_faces: Callable[[Server], None] = lambda _: None,
     disk: Disk | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT; `see_off` is awaited while requests are still answered."""
     server = Server(config, keyring, write_log=write_log, disk=disk)
     add_faces(server)
     stopping = asyncio.Event()
@@ -193,6 +194,8 @@ async def serve(
         server.request_log.event("ready", url=server.url, topics=len(server.app.engine.registry))
         on_ready(server)
         await waiting
+        if see_off is not None:
+            await see_off()
         on_stopping(server)
         server.request_log.event("stopping", connections=len(server.app.connections))
     except TopicsError as error:

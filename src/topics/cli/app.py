@@ -5,11 +5,13 @@ import typer
 from topics.cli.bench import run_bench
 from topics.cli.config import show_config
 from topics.cli.context import context_app
+from topics.cli.demo import run_demo
 from topics.cli.export import run_export
 from topics.cli.group import group_app
 from topics.cli.import_broker import run_import_broker
 from topics.cli.import_file import run_import
 from topics.cli.inspect import run_inspect
+from topics.cli.pipeline import pipeline_app
 from topics.cli.put import run_put
 from topics.cli.queue import queue_app
 from topics.cli.repair import run_repair
@@ -18,6 +20,7 @@ from topics.cli.serve import run_serve
 from topics.cli.tail import run_tail
 from topics.cli.top import run_top
 from topics.cli.topic import topic_app
+from topics.cli.up import run_up
 from topics.cli.verify import run_verify
 from topics.cli.version import show_version
 
@@ -35,8 +38,11 @@ app.add_typer(group_app, name="group")
 app.add_typer(queue_app, name="queue")
 app.add_typer(router_app, name="router")
 app.add_typer(context_app, name="context")
+app.add_typer(pipeline_app, name="pipeline")
 
+app.command("up")(run_up)
 app.command("serve")(run_serve)
+app.command("demo")(run_demo)
 app.command("put")(run_put)
 app.command("tail")(run_tail)
 app.command("export")(run_export)

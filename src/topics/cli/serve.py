@@ -3,9 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -20,12 +20,26 @@ if TYPE_CHECKING:
     from topics.api.server import Server
 
 
+class Beside(Protocol):
+    """Something that runs beside the server."""
+
+    def end(self) -> None:
+        """Return when it has ended, by force if need be; the server still answers meanwhile."""
+
+
 @with_settings
 def run_serve(loaded: LoadedConfig) -> None:
     """Serve a data directory over HTTP until Ctrl-C or SIGTERM.
 
     Keys come from the environment alone: TOPICS_API_KEYS=key:scopes:prefixes,…
     """
+    serve_until_stopped(loaded.config)
+
+
+def serve_until_stopped(
+    config: ServerConfig, *, beside: "Callable[[Server, Keyring], Beside | None]" = lambda *_: None
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; what `beside` starts when ready ends with the server."""
     try:
         from topics.api.auth import parse_keys  # noqa: PLC0415 - an extra: its lack is explained
         from topics.api.server import serve  # noqa: PLC0415
@@ -33,29 +47,19 @@ def run_serve(loaded: LoadedConfig) -> None:
         raise ConfigError(
             f"the server is not installed ({missing.name}): run pip install 'topics[server,cli]'"
         ) from missing
-    config = loaded.config
     # Taken out of the environment: no child process and no dump of it shows the keys.
     keyring = parse_keys(os.environ.pop("TOPICS_API_KEYS", ""))
     notifier = from_environment(os.environ)
+    company = _Company()
 
     def on_listening(server: "Server") -> None:
-        typer.echo(f"topics listens on {server.url}")
-        if config.broker_port:
-            typer.echo(f"  lines  {config.host}:{config.broker_port}")
-        typer.echo(f"  data   {config.data_dir}")
-        typer.echo(f"  look   {server.url}/")
-        typer.echo(f"  docs   {server.url}/docs")
-        if keyring.is_open:
-            typer.secho("  auth   OFF: anyone who reaches this port may do anything", bold=True)
-        sys.stdout.flush()
+        _say_listening(server, config, keyring)
         Heartbeat(notifier, lambda: _replayed_share(server))
 
     def on_ready(server: "Server") -> None:
         notifier.ready(f"serving {len(server.app.engine.topics())} topics on {server.url}")
-        typer.echo(f"ready with {len(server.app.engine.topics())} topics; try")
-        typer.echo(f"  curl -X POST {server.url}/v0/topics/hello \\")
-        typer.echo("    -H 'Content-Type: application/json' -d '{\"records\":[{\"data\":1}]}'")
-        sys.stdout.flush()
+        _say_ready(server)
+        company.add(beside(server, keyring))
 
     def write_log(line: str) -> None:
         sys.stderr.write(line)
@@ -68,10 +72,48 @@ def run_serve(loaded: LoadedConfig) -> None:
         on_listening=on_listening,
         on_ready=on_ready,
         on_stopping=lambda _: notifier.stopping(),
+        see_off=lambda: asyncio.to_thread(company.end),
         add_faces=partial(_add_broker, config, keyring),
     )
-    _run(serving)
+    try:
+        _run(serving)
+    finally:
+        company.end()
     typer.echo("stopped cleanly")
+
+
+class _Company:
+    """What runs beside the server, if anything does."""
+
+    def __init__(self) -> None:
+        self._members: list[Beside] = []
+
+    def add(self, member: Beside | None) -> None:
+        if member is not None:
+            self._members.append(member)
+
+    def end(self) -> None:
+        for member in self._members:
+            member.end()
+
+
+def _say_listening(server: "Server", config: ServerConfig, keyring: "Keyring") -> None:
+    typer.echo(f"topics listens on {server.url}")
+    if config.broker_port:
+        typer.echo(f"  lines  {config.host}:{config.broker_port}")
+    typer.echo(f"  data   {config.data_dir}")
+    typer.echo(f"  look   {server.url}/")
+    typer.echo(f"  docs   {server.url}/docs")
+    if keyring.is_open:
+        typer.secho("  auth   OFF: anyone who reaches this port may do anything", bold=True)
+    sys.stdout.flush()
+
+
+def _say_ready(server: "Server") -> None:
+    typer.echo(f"ready with {len(server.app.engine.topics())} topics; try")
+    typer.echo(f"  curl -X POST {server.url}/v0/topics/hello \\")
+    typer.echo("    -H 'Content-Type: application/json' -d '{\"records\":[{\"data\":1}]}'")
+    sys.stdout.flush()
 
 
 def _add_broker(config: ServerConfig, keyring: "Keyring", server: "Server") -> None:

@@ -30,8 +30,7 @@ def build_session(
     *, app_name: str = "topics", master: str | None = None, settings: dict[str, str] | None = None
 ) -> "SparkSession":
     """Start a session with the settings that make small batches cheap, and register the format."""
-    _check_pyspark()
-    _check_java()
+    check_spark()
     _set_python()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - optional, checked just above
 
@@ -41,6 +40,12 @@ def build_session(
     for name, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
     return register(builder.getOrCreate())
+
+
+def check_spark() -> None:
+    """Say what is missing for Spark on this machine, if anything is; starts nothing."""
+    _check_pyspark()
+    _check_java()
 
 
 def register(spark: "SparkSession") -> "SparkSession":

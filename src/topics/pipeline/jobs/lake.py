@@ -1,0 +1,35 @@
+"""The job `lake`: topics to tables, once or on and on."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.query import QueryOptions, Stopped, never, run_query
+from topics.pipeline.lake.typed import TypedTable
+from topics.pipeline.lake.write import LakeWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LAKE = "lake"
+
+
+def run_lake(
+    spark: "SparkSession",
+    root: str,
+    options: QueryOptions,
+    run: JobRun,
+    *,
+    typed: Sequence[TypedTable] = (),
+    infer: bool = True,
+    stopped: Stopped = never,
+) -> None:
+    """Write what topics have into `_raw`, typed tables and `_gaps`, each record once."""
+    log = LakeLog(root)
+    writer = LakeWriter(log, typed, infer=infer)
+    run_query(spark, log, LAKE, options, writer.write, run, stopped=stopped)
+    run.detail["tables"] = {
+        table: sum(file.rows for file in log.load().files_of(table))
+        for table in sorted(log.load().schemas)
+    }

@@ -1,0 +1,109 @@
+"""The pipeline file: what it may say, and what it would do."""
+
+import pytest
+from tests.unit.docs.pages import DOCS, code_blocks
+
+from topics.errors import ConfigError
+from topics.pipeline.explain import explain
+from topics.pipeline.file import (
+    JobSpec,
+    PipelineFile,
+    default_pipeline,
+    parse_interval_ms,
+    parse_pipeline,
+)
+
+SHOP = """
+lake = "/srv/lake"
+url = "http://127.0.0.1:4001"
+
+[schemas]
+order = "id BIGINT, total DOUBLE"
+
+[sources.shop]
+topics = ["orders", "carts.*"]
+
+[tables.orders]
+topics = ["orders"]
+schema = "order"
+
+[jobs.lake]
+kind = "lake"
+source = "shop"
+trigger = "5s"
+
+[jobs.tidy]
+kind = "compact"
+"""
+
+
+def test_a_file_names_what_jobs_read_and_write() -> None:
+    pipeline = parse_pipeline(SHOP, name="shop.toml")
+    lake = pipeline.jobs["lake"]
+    assert (pipeline.topics_of(lake), pipeline.starting_of(lake)) == ("orders,carts.*", "earliest")
+    assert lake.interval_ms == 5_000
+    (table,) = pipeline.typed_tables()
+    assert (table.table, table.schema) == ("orders", "id BIGINT, total DOUBLE")
+    assert table.takes("orders")
+    assert not table.takes("orders.eu")
+
+
+def test_a_plan_says_what_would_be_done() -> None:
+    lake, tidy = explain(parse_pipeline(SHOP, name="shop.toml"))
+    assert lake.reads == "orders,carts.* of http://127.0.0.1:4001, from earliest"
+    assert lake.when == "every 5s"
+    assert lake.writes == [
+        "/srv/lake: _raw, _gaps",
+        "/srv/lake: orders (orders; schema order)",
+        "/srv/lake: a table for every other topic",
+    ]
+    assert (tidy.kind, tidy.when) == ("compact", "once, until all there is was read")
+
+
+def test_the_default_is_a_lake_of_every_topic() -> None:
+    pipeline = default_pipeline(lake="/srv/lake", url="http://127.0.0.1:4000")
+    assert {job.kind for job in pipeline.jobs.values()} == {"lake", "rollup", "compact"}
+    assert pipeline.topics_of(pipeline.jobs["lake"]) == "*"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("trigger =", "triger ="), r"\[jobs.lake\]: `triger` is unknown: did you mean `trigger`"),
+        (("[sources.shop]", "[source.shop]"), "`source` is unknown: did you mean `sources`"),
+        (('source = "shop"', 'source = "shp"'), "names no source: did you mean `shop`"),
+        (('schema = "order"', 'schema = "oder"'), "names no schema: did you mean `order`"),
+        (('kind = "compact"', 'kind = "lake"'), "one lake has one job of kind lake"),
+        (('kind = "compact"', 'kind = "audits"'), "jobs"),
+        (('trigger = "5s"', 'trigger = "5 parsecs"'), "interval like 500ms"),
+        (('"/srv/lake"', '"lake"'), "absolute"),
+        (("[schemas]", "[schemas"), "shop.toml"),
+    ],
+)
+def test_what_is_wrong_is_told_with_what_is_right(change: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_pipeline(SHOP.replace(*change), name="shop.toml")
+
+
+def test_a_file_without_jobs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no jobs"):
+        parse_pipeline('lake = "/srv/lake"', name="x.toml")
+
+
+@pytest.mark.parametrize(("text", "ms"), [("500ms", 500), ("2s", 2_000), ("3m", 180_000)])
+def test_intervals_have_units(text: str, ms: int) -> None:
+    assert parse_interval_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "0s", "5", "s", "-1s", "1.5s"])
+def test_what_is_no_interval_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_interval_ms(text)
+
+
+def test_the_file_of_the_reference_page_is_one() -> None:
+    (block,) = code_blocks(DOCS / "reference" / "pipeline.md", "toml")
+    pipeline = parse_pipeline(block, name="page")
+    assert {job.kind for job in pipeline.jobs.values()} == {"lake", "rollup", "compact"}
+    fields = {*PipelineFile.__struct_fields__, *JobSpec.__struct_fields__}
+    assert [field for field in sorted(fields) if field not in block] == []

@@ -1,0 +1,92 @@
+"""The lake across crashes of its driver: every record once, whatever was half done."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.lakes import Lake
+
+from topics.errors import PipelineError
+from topics.pipeline.lake.entry import Change, LakeState
+from topics.pipeline.lake.log import LakeLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.crash]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lake(spark: "SparkSession", feed: Feed, tmp_path: Path) -> Lake:
+    return Lake(spark, tmp_path / "lake", feed)
+
+
+class Crash(Exception):
+    """The driver ends here."""
+
+
+def crash_before(_commit: Callable[..., LakeState], *_: object) -> LakeState:
+    raise Crash
+
+
+def crash_after(commit: Callable[..., LakeState], *arguments: object) -> LakeState:
+    commit(*arguments)
+    raise Crash
+
+
+@pytest.mark.parametrize("crash", [crash_before, crash_after])
+def test_a_driver_that_ends_around_a_commit_writes_the_batch_once(
+    lake: Lake, feed: Feed, monkeypatch: pytest.MonkeyPatch, crash: Callable[..., LakeState]
+) -> None:
+    feed.number(60)
+    commit = LakeLog.commit
+
+    def sometimes(log: LakeLog, change: Change) -> LakeState:
+        if change.batch == 1:
+            return crash(commit, log, change)
+        return commit(log, change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LakeLog, "commit", sometimes)
+        with pytest.raises(PipelineError):
+            lake.run(max_records=30)
+    committed = 30 if crash is crash_before else 60
+    assert len(lake.seqs()) == len(lake.seqs(feed.topic)) == committed
+    feed.number(10, start=60)
+    lake.run(max_records=30)
+    assert lake.seqs() == lake.seqs(feed.topic) == list(range(1, 71))
+
+
+def test_a_driver_that_is_killed_between_batches_leaves_a_lake_that_is_exact(
+    lake: Lake, feed: Feed
+) -> None:
+    feed.number(600)
+    command = [sys.executable, "-m", "topics", "pipeline", "lake", "--once", "--lake", lake.root]
+    command += ["--url", feed.url, "--topics", feed.topic, "--max-records", "20"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}"}
+    log = LakeLog(lake.root)
+    driver = subprocess.Popen(
+        [*command, "--master", "local[1]"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: log.load().version >= 2, "three commits of the driver", deadline_s=120)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    reached = lake.seqs()
+    assert reached == list(range(1, len(reached) + 1)), "a reader sees whole batches, in order"
+    assert len(reached) % 20 == 0
+    assert len(reached) < 600, "it was killed before its end"
+    lake.run()
+    assert lake.seqs() == lake.seqs(feed.topic) == list(range(1, 601))

@@ -1,0 +1,120 @@
+"""Rollups count every record once; SQL sees topics and tables by their names."""
+
+import csv
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.feed import Feed
+from tests.pipeline.lakes import Lake
+from typer.testing import CliRunner
+
+from topics.cli.app import app
+from topics.errors import PipelineError
+from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.jobs.rollup import ROLLUP_TOPIC, run_rollup
+from topics.pipeline.jobs.sql import SqlOptions, format_csv, names_in, rows_of, run_query
+from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.query import QueryOptions
+from topics.pipeline.lake.tables import read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+spark_test = pytest.mark.spark
+one_worker = pytest.mark.xdist_group("spark")
+
+
+@spark_test
+@one_worker
+def test_a_rollup_counts_records_bytes_and_delay_by_tag(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    feed.append([{"data": {"n": n}, "tag": f"t{n % 2}"} for n in range(10)])
+    options = QueryOptions(url=feed.url, topics=feed.topic)
+
+    def roll_up() -> list[Any]:
+        with JobRun("rollup") as run:
+            run_rollup(spark, str(tmp_path), options, run, window_ms=3_600_000)
+        return read_table(spark, str(tmp_path), "_rollup").collect()
+
+    assert sum(row.records for row in roll_up()) == 10
+    feed.append([{"data": {"n": n}, "tag": "t1"} for n in range(4)])
+    rows = roll_up()  # counts only what is new
+    assert sum(row.records for row in rows) == 14
+    assert sum(row.records for row in rows if row.tag == "t1") == 9
+    assert sum(row.bytes for row in rows) == 14 * len('{"n":0}')
+    assert all(0 <= row.delay_ms_max <= row.delay_ms_sum for row in rows)
+    assert {row.window_ms for row in rows} == {3_600_000}
+
+    told = [record["data"] for record in feed.records(ROLLUP_TOPIC)]
+    ours = [record for record in told if record["topic"] == feed.topic]
+    assert sum(record["records"] for record in ours) == 14
+    assert set(ours[0]) >= {"window_start", "tag", "bytes", "rate_per_s", "delay_ms_max"}
+    assert LakeLog(str(tmp_path)).load().queries["rollup"].batch == 1
+
+
+@spark_test
+@one_worker
+def test_sql_reads_topics_and_tables_by_name(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    lake = Lake(spark, tmp_path / "lake", feed)
+    feed.append([{"data": {"n": n, "s": 'a "b", c'}} for n in range(5)])
+    lake.run()
+    options = SqlOptions(url=feed.url, lake=lake.root)
+    name = feed.topic.replace("-", "_")
+    both = f"SELECT (SELECT count(*) FROM `{feed.topic}`) AS log, count(*) AS lake FROM lake_raw"
+    assert list(rows_of(run_query(spark, both, options))) == [{"log": 5, "lake": 5}]
+    typed = f"SELECT value.n, value.s, ts FROM lake_{name} ORDER BY seq LIMIT 2"
+    frame = run_query(spark, typed, options)
+    lines = list(format_csv(frame.columns, rows_of(frame)))
+    parsed = list(csv.reader(lines))
+    assert parsed[0] == ["n", "s", "ts"]
+    assert parsed[2][:2] == ["1", 'a "b", c']
+    with pytest.raises(PipelineError, match="nowhere"):
+        run_query(spark, "SELECT * FROM nowhere", options)
+
+
+@spark_test
+@one_worker
+def test_the_command_prints_a_table_csv_or_json_and_takes_queries_from_stdin(
+    spark: "SparkSession", feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.append([{"data": n} for n in (7, 8)])
+    monkeypatch.setattr("topics.cli.sql.open_spark", lambda *_: nullcontext(spark))
+    query = f"SELECT seq, data FROM `{feed.topic}` ORDER BY seq"
+
+    def ask(*flags: str, stdin: str = "") -> list[str]:
+        result = CliRunner().invoke(
+            app, ["pipeline", "sql", "--url", feed.url, *flags], input=stdin, catch_exceptions=False
+        )
+        assert result.exit_code == 0
+        return result.stdout.splitlines()
+
+    assert ask("--format", "csv", "-e", query) == ["seq,data", "1,7", "2,8"]
+    assert ask("--format", "table", "-e", f"{query};") == [
+        "seq  data",
+        "---  ----",
+        "1    7",
+        "2    8",
+    ]
+    two = f"{query};\nSELECT ';' AS mark\nFROM `{feed.topic}`\nLIMIT 1;\nquit\n"
+    assert list(map(json.loads, ask("--format", "json", stdin=two))) == [
+        {"seq": 1, "data": "7"},
+        {"seq": 2, "data": "8"},
+        {"mark": ";"},
+    ]
+
+
+def test_names_are_words_and_what_is_in_back_quotes() -> None:
+    query = "SELECT a.x FROM `orders.eu` a JOIN lake_raw ON a.seq = 1"
+    assert {"orders.eu", "lake_raw", "a"} <= names_in(query)
+    assert "orders" not in names_in(query)
+
+
+def test_values_that_are_no_plain_text_are_json_in_a_csv() -> None:
+    rows = [{"a": {"b": [1, None]}, "c": None, "d": True}]
+    assert list(format_csv(["a", "c", "d"], rows)) == ["a,c,d", '"{""b"":[1,null]}",,True']
