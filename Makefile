@@ -4,10 +4,10 @@ STAMP := .venv/.installed
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
-.PHONY: help setup pins format check test crash load planted torture bench bench-engine docs run clean
+.PHONY: help setup pins format check test crash load planted torture torture-pipeline cluster bench bench-engine bench-pipeline docs run clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
 setup: $(STAMP) ## make .venv and install everything a developer needs; quick when nothing changed
 
@@ -51,12 +51,21 @@ planted: setup ## plant known bugs one by one; the tests must catch each
 torture: setup ## power cuts and kills until you stop it; prints its seed
 	$(BIN)/python -m tests.torture
 
+torture-pipeline: setup ## kill -9 of driver, worker and server under two streams, twenty times; prints its seed
+	$(BIN)/python -m tests.torture_pipeline
+
+cluster: setup ## the tests of the pipeline on a standalone Spark cluster: a master, two workers, loopback
+	$(BIN)/python -m tests.cluster
+
 bench: setup ## the server beside Redis, NATS, nginx and ASGI servers, as ratios in one run
 	$(BIN)/pip install --quiet --requirement requirements/bench.txt
 	$(BIN)/python -m benchmarks.server
 
 bench-engine: setup ## how fast the engine is, as ratios in one run
 	$(BIN)/python -m benchmarks.engine
+
+bench-pipeline: setup ## Spark over topics beside Spark over files, as ratios in one run
+	$(BIN)/python -m benchmarks.pipeline
 
 docs: setup ## build the site into ./site; a warning is an error
 	$(BIN)/pip install --quiet --requirement requirements/docs.txt

@@ -1,5 +1,6 @@
 """One Spark session for all tests here, and a real server a module with small segments."""
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         session = build_session(
             app_name="topics tests",
-            master="local[2]",
+            # `make cluster` names one of its own.
+            master=os.environ.get("TOPICS_SPARK_MASTER", "local[2]"),
             settings={
                 "spark.ui.enabled": "false",
                 "spark.driver.host": "127.0.0.1",

@@ -35,6 +35,11 @@ class Feed:
         assert reply.status_code < 300, reply.text
         return reply.json()
 
+    def text(self, path: str) -> str:
+        reply = self._http.get(path)
+        assert reply.status_code < 300, reply.text
+        return reply.text
+
     def create(self, **config: Any) -> None:  # noqa: ANN401 - any setting
         self.call("PUT", f"/v0/topics/{self.topic}", json=config)
 

@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from topics.cli.bulk import (
+    run_audit_command,
+    run_bulk_load_command,
+    run_compact_cold_command,
+    run_replay_command,
+)
 from topics.cli.job import (
     DEFAULT_MASTER,
     DEFAULT_URL,
@@ -28,6 +34,10 @@ pipeline_app = typer.Typer(help="Bulk work on Spark.", no_args_is_help=True)
 pipeline_app.add_typer(lake_app, name="lake")
 pipeline_app.command("rollup")(run_rollup_command)
 pipeline_app.command("sql")(run_sql_command)
+pipeline_app.command("audit")(run_audit_command)
+pipeline_app.command("bulk-load")(run_bulk_load_command)
+pipeline_app.command("replay")(run_replay_command)
+pipeline_app.command("compact-cold")(run_compact_cold_command)
 
 File = Annotated[
     Path | None,

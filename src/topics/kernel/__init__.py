@@ -63,9 +63,11 @@ else:
 
 bisect_ts = _twin.bisect_ts
 build_tag_run = _twin.build_tag_run
+check_records = _twin.check_records
 check_tag_run = _twin.check_tag_run
 count_live = _twin.count_live
 decode_columns = _twin.decode_columns
+encode_columns = _twin.encode_columns
 evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
@@ -117,9 +119,11 @@ __all__ = [
     "Scan",
     "bisect_ts",
     "build_tag_run",
+    "check_records",
     "check_tag_run",
     "count_live",
     "decode_columns",
+    "encode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",

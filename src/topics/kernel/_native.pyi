@@ -2,9 +2,11 @@
 from topics.kernel.pure import (
     bisect_ts,
     build_tag_run,
+    check_records,
     check_tag_run,
     count_live,
     decode_columns,
+    encode_columns,
     evict_prefix,
     find_frame,
     first_live,
@@ -30,9 +32,11 @@ from topics.kernel.pure import (
 __all__ = [
     "bisect_ts",
     "build_tag_run",
+    "check_records",
     "check_tag_run",
     "count_live",
     "decode_columns",
+    "encode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",

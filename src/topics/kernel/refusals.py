@@ -45,6 +45,12 @@ BATCH_TOO_WIDE: Final = 28
 KEY_NOT_A_STRING: Final = 29
 KEY_SURROGATE: Final = 30
 KEY_TOO_LONG: Final = 31
+RECORD_STRANGE: Final = 32
+DATA_NOT_JSON: Final = 33
+TAG_NOT_TEXT: Final = 34
+NODE_NOT_TEXT: Final = 35
+TIME_STEPS_BACK: Final = 36
+SEGMENT_TOO_WIDE: Final = 37
 
 _JSON = "the body is not valid JSON at byte {where}: "
 _RECORD = "record {where}: "
@@ -85,6 +91,12 @@ _MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
         RecordTooLarge,
         _RECORD + "'data' and 'meta' are longer than {limit} bytes: split the record",
     ),
+    RECORD_STRANGE: (RequestError, _RECORD + "is not of this topic, or is no record of ours"),
+    DATA_NOT_JSON: (RequestError, _RECORD + "'data' is not one JSON value, or nested too deep"),
+    TAG_NOT_TEXT: (RequestError, _RECORD + "'tag' is not UTF-8, or has no flag"),
+    NODE_NOT_TEXT: (RequestError, _RECORD + "'node' is not UTF-8, or has no flag"),
+    TIME_STEPS_BACK: (RequestError, _RECORD + "its time is before that of the one before it"),
+    SEGMENT_TOO_WIDE: (BatchTooLarge, _RECORD + "does not fit the segment any more: begin another"),
     BATCH_TOO_WIDE: (BatchTooLarge, "the batch takes more than {limit} bytes: split it"),
 }
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from topics.errors import ConfigError
 from topics.kernel.layout import IDX_ENTRY_BYTES
-from topics.operate.check_segment import Expected, SegmentCheck, check_segment
+from topics.operate.check_segment import Expected
 from topics.operate.check_tags import TagCheck
 from topics.operate.parents import lost_parents
 from topics.operate.ranges import join, subtract
@@ -27,7 +27,8 @@ from topics.operate.report import (
     VerifyReport,
     shorten,
 )
-from topics.operate.source import Meter, Source, no_meter, read_source
+from topics.operate.segment_files import Place, check_segment_files
+from topics.operate.source import Meter, no_meter, read_source
 from topics.operate.state import State, TopicFacts, read_state
 from topics.operate.wal import Gap, Log, WalFile, read_current
 from topics.storage.disk import paths
@@ -266,54 +267,22 @@ class _Verify:
         first_seq: int,
         keep: int | None,
     ) -> int:
-        is_cold = first_seq not in files.hot
+        expected, is_cold = files.expected(first_seq, keep)
+        path = paths.segment_idx_path(topic.id, first_seq)
         data_disk = self._cold if is_cold else self._disk
-        data_path = paths.segment_data_path(topic.id, first_seq)
-        idx_path = paths.segment_idx_path(topic.id, first_seq)
-        data = read_source(data_disk, data_path, self._meter) if data_disk else None
-        idx = read_source(self._disk, idx_path, self._meter)
-        copy = read_source(data_disk, idx_path, self._meter) if is_cold and data_disk else None
-        expected = Expected(
-            topic_id=topic.id,
-            first_seq=first_seq,
-            keep=keep,
-            # An ack need not be synced: a power cut may keep half of its flags and not its frame.
-            flags_may_lag=is_cold or topic.pending_deletes > 0 or topic.is_queue,
+        checked = check_segment_files(
+            expected,
+            data=Place(data_disk, paths.segment_data_path(topic.id, first_seq)),
+            idx=Place(self._disk, path),
+            copy=Place(data_disk, path) if is_cold else None,
+            meter=self._meter,
         )
-        # Where a reclaim was cut, the hot index of a dead cold segment is gone already.
-        check = check_segment(data, idx or copy, expected)
-        tier: Tier = "cold" if is_cold else "hot"
-        self._add_pair(data_path, data, check.data, kind="segment", tier=tier, check=check)
-        dead = not find_uncovered(topic, [], within=(first_seq, first_seq + check.records - 1))
-        if idx is not None or not dead:
-            self._add_pair(idx_path, idx, check.idx, kind="index", tier="hot", check=check)
-        if is_cold:
-            found = check_segment(data, copy, expected)
-            self._add_pair(idx_path, copy, found.idx, kind="index", tier="cold", check=found)
-        if data and idx and not check.data and not check.idx and not check.torn:
-            tags.add(data.data, idx.data, first_seq, check.records)
-        self._records += check.records
-        return check.records
-
-    def _add_pair(
-        self,
-        path: str,
-        source: Source | None,
-        findings: list[Finding],
-        *,
-        kind: Kind,
-        tier: Tier,
-        check: SegmentCheck,
-    ) -> None:
-        verdict: Verdict = "ok"
-        if source is None:
-            verdict = "missing"
-        elif findings:
-            verdict = "damaged"
-        elif check.torn:
-            verdict = "torn"
-        size = len(source.data) if source else 0
-        self._add(path, kind, verdict, tier=tier, size=size, items=check.records, findings=findings)
+        within = (first_seq, first_seq + checked.records - 1)
+        self._files += wanted_verdicts(topic, checked.files, within)
+        if checked.pair is not None:
+            tags.add(*checked.pair, first_seq, checked.records)
+        self._records += checked.records
+        return checked.records
 
     def _check_leftovers(self, topic: TopicFacts, files: "TopicFiles") -> None:
         for path, kind in files.stray:
@@ -330,6 +299,15 @@ class _Verify:
                 self._add(path, "segment", "missing", findings=[finding])
             else:
                 self._add(paths.segment_idx_path(topic.id, first_seq), "index", "stray")
+
+
+def wanted_verdicts(
+    topic: TopicFacts, files: list[FileVerdict], within: tuple[int, int]
+) -> list[FileVerdict]:
+    """Leave out the missing hot index of a segment that holds nothing live: it was reclaimed."""
+    if find_uncovered(topic, [], within=within):
+        return files
+    return [f for f in files if (f.kind, f.tier, f.verdict) != ("index", "hot", "missing")]
 
 
 class TopicFiles:
@@ -361,6 +339,17 @@ class TopicFiles:
             for name in (cold.list(directory) if cold else [])
             if not ((found := paths.parse_segment_name(name)) and found[0] in self._cold)
         ]
+
+    def expected(self, first_seq: int, keep: int | None) -> tuple[Expected, bool]:
+        """Return what is known of a segment, and whether its data is in the cold tier."""
+        topic, is_cold = self._topic, first_seq not in self.hot
+        return Expected(
+            topic_id=topic.id,
+            first_seq=first_seq,
+            keep=keep,
+            # An ack need not be synced: a power cut may keep half of its flags and not its frame.
+            flags_may_lag=is_cold or topic.pending_deletes > 0 or topic.is_queue,
+        ), is_cold
 
     def finished(self, first_seq: int) -> int | None:
         """Return how many entries of the last segment a checkpoint has finished; None: all."""

@@ -72,6 +72,8 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
     on_bad_row: BadRow = "fail"
     dead_letter_topic: str | None = None
     batch_records: int = BATCH_RECORDS_MAX
+    records_per_second: int | None = None
+    """Of one task."""
 
 
 class _Given:
@@ -110,6 +112,7 @@ SOURCE_OPTIONS: Final = (
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     "url", "token", "tokenFile", "topic", "sinkId", "onBadRow", "deadLetterTopic", "batchRecords",
+    "recordsPerSecond",
 )  # fmt: skip
 
 
@@ -170,6 +173,7 @@ def parse_sink_options(
         batch_records=min(
             options.take("batchRecords", _parse_positive) or BATCH_RECORDS_MAX, BATCH_RECORDS_MAX
         ),
+        records_per_second=options.take("recordsPerSecond", _parse_positive),
     )
 
 

@@ -4,7 +4,7 @@ Keeps: no message shows a token; what may be repeated is repeated while the serv
 up to a deadline; what is refused becomes an error that names server, topic and reason.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import httpx
@@ -12,13 +12,17 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from topics.clock import Clock, SystemClock
-from topics.errors import ServerRefused, TopicNotFound, TopicRecreated
+from topics.errors import ServerRefused, TopicNotFound, TopicRecreated, UploadNotFound
+from topics.model.compact import Compacted
 from topics.model.segments import Manifest
+from topics.model.uploads import BuiltSegment, UploadState
 from topics.pipeline.options import Token
 
 PAGE_SIZE: Final = 1_000
 PATIENCE_S: Final = 60.0
 PAUSE_S: Final = 0.2
+LONG_S: Final = 3600.0
+"""How long an answer may take that comes when all bytes of a topic were read."""
 _AWAY: Final = frozenset({429, 502, 503, 504})
 T = TypeVar("T")
 
@@ -144,6 +148,45 @@ class Server:
     def commit_group(self, group: str, offsets: dict[str, dict[str, int]]) -> None:
         self._call("POST", f"/v0/groups/{group}/commit", json={"offsets": offsets})
 
+    # Bulk work.
+
+    def begin_upload(self, name: str, config: dict[str, Any]) -> UploadState:
+        reply = self._call("POST", "/v0/uploads", json={"topic": name, "config": config})
+        return msgspec.json.decode(reply.content, type=UploadState)
+
+    def attach(self, upload: UploadState, segments: Sequence[BuiltSegment]) -> None:
+        """Make the topic; an answer that was lost is looked up: the topic tells."""
+        try:
+            self._call(
+                "POST",
+                f"/v0/uploads/{upload.upload}/attach",
+                content=msgspec.json.encode({"segments": segments}),
+                headers={"Content-Type": "application/json"},
+                timeout=LONG_S,
+            )
+        except UploadNotFound:
+            if not self.has_life(upload.topic, upload.topic_id):
+                raise
+
+    def has_life(self, name: str, epoch: int) -> bool:
+        """Tell whether a topic is there in this life."""
+        try:
+            return self.topic(name).epoch == epoch
+        except TopicNotFound:
+            return False
+
+    def abandon_upload(self, upload: str) -> None:
+        self._call("DELETE", f"/v0/uploads/{upload}", timeout=LONG_S)
+
+    def compact(self, name: str, *, min_dead_ratio: float, max_segments: int) -> Compacted:
+        reply = self._call(
+            "POST",
+            f"/v0/topics/{name}/compact",
+            json={"min_dead_ratio": min_dead_ratio, "max_segments": max_segments},
+            timeout=LONG_S,
+        )
+        return msgspec.json.decode(reply.content, type=Compacted)
+
     # Inside.
 
     def _get(self, path: str, query: dict[str, str], kind: type[T]) -> T:
@@ -180,6 +223,8 @@ class Server:
             code, message, detail = "unknown", reply.text[:200], {}
         if code == "topic_not_found":
             return TopicNotFound(path.split("/")[3])
+        if code == "not_found" and path.startswith("/v0/uploads/"):
+            return UploadNotFound()
         if detail.get("reason") == "recreated":
             return TopicRecreated(path.split("/")[3], int(detail.get("epoch", 0)))
         return ServerRefused(

@@ -21,6 +21,7 @@ from topics.errors import OptionError
 from topics.pipeline.chunks import cut_chunks
 from topics.pipeline.encode import OutRow, check_columns, encode_rows
 from topics.pipeline.options import SinkOptions
+from topics.pipeline.pace import Pace
 from topics.pipeline.server import Server
 
 DEFAULT_SINK_ID = "spark"
@@ -56,12 +57,14 @@ class _Sink:
         sink_id = self._options.sink_id or DEFAULT_SINK_ID
         producer_id = f"{sink_id}/{run}/{context.partitionId()}"
         server = Server(self._options.url, self._options.token)
+        pace = Pace(self._options.records_per_second)
         written = repeated = 0
         try:
             for chunk in cut_chunks(self._rows(batches), self._options, batch_id=batch_id):
                 fresh = server.append(chunk.topic, chunk.body(producer_id))
                 written += fresh
                 repeated += len(chunk.records) - fresh
+                pace.wait(fresh)
         finally:
             server.close()
         return TopicsWritten(written, repeated)

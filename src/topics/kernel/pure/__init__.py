@@ -1,6 +1,7 @@
 """The kernel in plain Python: the readable reference, and the fallback without a compiler."""
 
 from topics.kernel.pure.columns import decode_columns
+from topics.kernel.pure.encode import encode_columns
 from topics.kernel.pure.frame import xxh3_64
 from topics.kernel.pure.idx import (
     bisect_ts,
@@ -10,6 +11,7 @@ from topics.kernel.pure.idx import (
     shift_idx,
     summarize_idx,
 )
+from topics.kernel.pure.judge import check_records
 from topics.kernel.pure.parse import parse_batch
 from topics.kernel.pure.partition import fnv1a_32, format_places, place_batch, split_batch
 from topics.kernel.pure.project import project_records
@@ -27,9 +29,11 @@ from topics.kernel.pure.tags import (
 __all__ = [
     "bisect_ts",
     "build_tag_run",
+    "check_records",
     "check_tag_run",
     "count_live",
     "decode_columns",
+    "encode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",

@@ -1,0 +1,1 @@
+"""`make bench-pipeline`: Spark over topics, beside Spark over files."""

@@ -1,0 +1,299 @@
+"""An audit finds each kind of damage, and nothing in a healthy store."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.pipeline.feed import Feed
+
+from topics.cli import exit_codes
+from topics.clock import SystemClock
+from topics.embedded import Log
+from topics.errors import OptionError
+from topics.pipeline.audit.check import check_job, deal
+from topics.pipeline.audit.page import render_page
+from topics.pipeline.audit.plan import DirectoryPlan, judge_manifest
+from topics.pipeline.audit.report import AuditReport, sum_up
+from topics.pipeline.jobs.audit import AuditOptions, audit, check_options
+from topics.pipeline.jobs.job import JobRun
+from topics.testing.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+RECORDS = 450
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with five segments of one topic, closed."""
+    import topics  # noqa: PLC0415 - as a user opens it
+
+    path = tmp_path_factory.mktemp("audit") / "data"
+    with topics.open(str(path), segment_max_events=100) as log:
+        fill(log)
+    return path
+
+
+def fill(log: Log) -> None:
+    for start in range(0, RECORDS, 50):
+        log.append(
+            "orders",
+            [
+                {"data": {"n": n, "é": "x" * 20}, "tag": f"t{n % 7}"}
+                for n in range(start, start + 50)
+            ],
+        )
+        log.checkpoint()
+    log.delete("orders", match="t3")
+
+
+@pytest.fixture
+def store(healthy: Path, tmp_path: Path) -> Path:
+    shutil.copytree(healthy, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def run_audit(spark: "SparkSession", **given: Any) -> AuditReport:  # noqa: ANN401 - any option
+    with JobRun("audit") as run:
+        return audit(spark, AuditOptions(**given), run)
+
+
+def audit_here(store: Path) -> AuditReport:
+    """Do what the job does, without Spark."""
+    with closing(DirectoryPlan(str(store))) as plan:
+        checked = [check_job(job) for job in plan.jobs]
+        return sum_up("here", plan.jobs, checked, plan.judge(checked), [], seconds=1.0)
+
+
+def files(store: Path, kind: str) -> list[Path]:
+    (folder,) = (store / "topics").iterdir()
+    return sorted(folder.glob(f"seg-*.{kind}"))
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+def flip_data(store: Path) -> None:
+    flip(files(store, "data")[1], 1000)
+
+
+def flip_checksum(store: Path) -> None:
+    path = files(store, "data")[2]
+    flip(path, path.stat().st_size - 4)
+
+
+def flip_index(store: Path) -> None:
+    flip(files(store, "idx")[1], 20 * 7 + 9)
+
+
+def lose_data(store: Path) -> None:
+    files(store, "data")[2].unlink()
+
+
+def lose_both(store: Path) -> None:
+    for kind in ("data", "idx"):
+        files(store, kind)[2].unlink()
+
+
+def double(store: Path) -> None:
+    for kind in ("data", "idx"):
+        first = files(store, kind)[0]
+        shutil.copy(first, first.with_name(f"seg-{51:016d}.{kind}"))
+
+
+def swap(store: Path) -> None:
+    for kind in ("data", "idx"):
+        one, other = files(store, kind)[1:3]
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+
+
+def test_a_healthy_store_is_healthy(spark: "SparkSession", store: Path) -> None:
+    report = run_audit(spark, path=str(store))
+    assert report.healthy, report
+    assert report.files == []
+    assert report.records == RECORDS
+    assert [segment.first_seq for segment in report.segments] == [1, 101, 201, 301, 401]
+    assert {segment.verdict for segment in report.segments} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("harm", "first_seqs"),
+    [
+        (flip_data, {101}),
+        (flip_checksum, {201}),
+        (flip_index, {101}),
+        (lose_data, set()),
+        (lose_both, set()),
+        (double, {51}),
+        (swap, {101, 201}),
+    ],
+)
+def test_each_kind_of_damage_is_found_where_it_is(
+    store: Path, harm: Callable[[Path], None], first_seqs: set[int]
+) -> None:
+    harm(store)
+    report = audit_here(store)
+    assert not report.healthy
+    assert {segment.first_seq for segment in report.bad_segments} == first_seqs
+    if not first_seqs:
+        (topic,) = report.topics
+        assert topic.uncovered == [(201, 300)]
+
+
+def test_the_page_shows_what_is_wrong_and_needs_nothing_else(
+    spark: "SparkSession", store: Path
+) -> None:
+    flip_data(store)
+    page = render_page(run_audit(spark, path=str(store)), made="today <now>")
+    assert "not healthy" in page
+    assert "fail their checksum" in page
+    assert "today &lt;now&gt;" in page
+    assert page.count("<svg") == 2
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.fixture
+def fed(feed: Feed) -> Feed:
+    feed.number(450)
+    feed.wait_for_sealed(4)
+    return feed
+
+
+def test_a_running_server_is_audited_by_its_manifest_and_its_pins_are_released(
+    spark: "SparkSession", server: ServerProcess, fed: Feed
+) -> None:
+    fed.delete_tag("t3")
+    report = run_audit(spark, url=fed.url, topics=(fed.topic,))
+    assert report.healthy, report
+    assert [segment.first_seq for segment in report.segments] == [1, 101, 201, 301]
+    assert "topics_pins 0" in fed.text("/v0/metrics")
+    flip(data_of(server, fed)[1], 500)
+    report = run_audit(spark, url=fed.url, topics=(fed.topic,))
+    assert [segment.first_seq for segment in report.bad_segments] == [101]
+
+
+def data_of(server: ServerProcess, feed: Feed) -> list[Path]:
+    folder = Path(server.data_dir) / "topics" / f"{feed.manifest()['epoch']:016x}"
+    return sorted(folder.glob("seg-*.data"))
+
+
+def test_a_directory_in_use_is_not_read(spark: "SparkSession", server: ServerProcess) -> None:
+    with pytest.raises(OptionError, match="in use: audit it through its server"):
+        run_audit(spark, path=server.data_dir)
+
+
+def rows(spark: "SparkSession", feed: Feed) -> "DataFrame":
+    return spark.read.format("topics").options(url=feed.url, topic=feed.topic).load()
+
+
+CHANGED = """
+    select * except (tag, seq),
+        if(seq = 77, null, tag) as tag,
+        cast(case seq when 300 then 301 when 301 then 300 else seq end as bigint) as seq
+    from lake where seq != 150
+    union all select * except (tag, seq), tag, seq from lake where seq = 200
+"""
+
+
+def test_a_table_is_compared_with_the_log_row_by_row(
+    spark: "SparkSession", fed: Feed, tmp_path: Path
+) -> None:
+    lake = rows(spark, fed)
+    lake.write.parquet(str(tmp_path / "good"))
+    lake.createOrReplaceTempView("lake")
+    spark.sql(CHANGED).write.parquet(str(tmp_path / "bad"))
+    given = (str(tmp_path / "good"), str(tmp_path / "bad"))
+    report = run_audit(spark, url=fed.url, topics=(fed.topic,), lakes=given)
+    good, bad = report.lakes
+    assert not report.healthy
+    assert good.healthy
+    assert (good.log_records, good.lake_rows) == (450, 450)
+    assert [(fault.seq, fault.fault) for fault in bad.faults] == [
+        (77, "altered"), (150, "missing"), (200, "doubled"), (300, "altered"), (301, "altered"),
+    ]  # fmt: skip
+
+
+def test_what_the_log_has_dropped_since_may_stay_in_the_lake(
+    spark: "SparkSession", fed: Feed, tmp_path: Path
+) -> None:
+    rows(spark, fed).write.parquet(str(tmp_path / "lake"))
+    fed.delete_tag("t3")
+    report = run_audit(spark, url=fed.url, topics=(fed.topic,), lakes=(str(tmp_path / "lake"),))
+    assert report.healthy
+    assert report.lakes[0].only_in_lake == 45
+
+
+def test_tasks_share_the_bytes(store: Path) -> None:
+    with closing(DirectoryPlan(str(store))) as plan:
+        tasks = deal(plan.jobs, min_tasks=2)
+        assert sorted(len(task) for task in tasks) == [2, 3]
+        assert deal([], min_tasks=2) == []
+        assert len(deal(plan.jobs, min_tasks=100)) == len(plan.jobs)
+
+
+def test_a_dry_run_reads_no_segment(spark: "SparkSession", store: Path) -> None:
+    flip_data(store)
+    with JobRun("audit", dry_run=True) as run:
+        audit(spark, AuditOptions(path=str(store)), run, clock=SystemClock())
+    assert run.summary().detail["segments"] == 5
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"url": "http://x", "path": "/x"}, {"path": "x"}, {"url": "http://x", "cold": "/c"}],
+)
+def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        check_options(AuditOptions(**given))
+
+
+def test_a_manifest_that_names_a_seq_twice_or_never_is_bad(fed: Feed) -> None:
+    import msgspec  # noqa: PLC0415 - here alone
+
+    from topics.model.segments import Manifest  # noqa: PLC0415 - here alone
+
+    manifest = msgspec.convert(fed.manifest(), Manifest)
+    assert judge_manifest(manifest).verdict == "ok"
+    doubled = [*manifest.segments, manifest.segments[0]]
+    assert judge_manifest(msgspec.structs.replace(manifest, segments=doubled)).findings
+    lost = [manifest.segments[0], *manifest.segments[2:]]
+    verdict = judge_manifest(msgspec.structs.replace(manifest, segments=lost))
+    assert verdict.uncovered == [(101, 200)]
+    low = msgspec.structs.replace(manifest, evict_floor=manifest.earliest_seq + 1)
+    assert "floors" in judge_manifest(low).findings[0].message
+
+
+def test_the_command_writes_its_reports_and_ends_with_the_code_for_damage(
+    store: Path, tmp_path: Path
+) -> None:
+    flip_data(store)
+    said = subprocess.run(
+        [sys.executable, "-m", "topics", "pipeline", "audit", "--path", str(store), "--master",
+         "local[1]", "--report", "audit.json", "--html", "audit.html", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )  # fmt: skip
+    assert said.returncode == exit_codes.DAMAGE, said.stderr
+    assert "orders 101: damaged" in said.stderr
+    assert json.loads(said.stdout)["detail"]["healthy"] is False
+    assert json.loads((tmp_path / "audit.json").read_text())["records"] >= RECORDS - 100
+    assert "not healthy" in (tmp_path / "audit.html").read_text()

@@ -1,0 +1,4 @@
+"""The topics of the torture."""
+
+SOURCE = "source"
+COPY = "copy"
