@@ -77,7 +77,7 @@ def read(url: str, cluster: Standalone, place: Path) -> int:
 def _where(_: int) -> str:
     from topics.kernel import _native  # noqa: PLC0415 - on an executor
 
-    return str(_native.__file__)  # type: ignore[attr-defined] # every module has one
+    return str(_native.__file__)
 
 
 if __name__ == "__main__":
