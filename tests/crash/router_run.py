@@ -345,6 +345,8 @@ def check_crash(config: ServerConfig, cut: Cut, seed: int, *, afterlife: bool) -
     if (shown := again.check(kill=False)) != found and not again.known.circles:
         raise Violation(f"a second start shows {shown}, the first {found}")
     again.known.changing = True  # what a change on its way has come to is not told
+    # Also one whose creation was cut: nobody was told that it is there.
+    again.known.volatile |= {t.name for t in again.log.engine.topics() if not t.config.persists}
     for topic in again.log.engine.topics():
         again.run([Op("append", topic.name, 2, "late"), Op("read", topic.name)])
     again.run([Op("read", topic.name) for topic in again.log.engine.topics()])
