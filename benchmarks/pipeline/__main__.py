@@ -88,9 +88,10 @@ def _save(table: str, groups: list[Group], count: int) -> None:
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     said = (
         f"{today}, {os.cpu_count()} cores, Python {platform.python_version()}, {count:,} records "
-        "of 200 bytes of JSON. Scans: best of three, frames loaded before. Loads (lines without tags) "
-        "and the sink: better of two. The audit: once. Spark prunes no columns of a topic by itself: "
-        "without a schema `count()` reads everything, as the scan of all columns does.\n"
+        "of 200 bytes of JSON. Scans: best of three, frames loaded before. Loads (lines without "
+        "tags) and the sink: better of two. The audit: once. Spark prunes no columns of a topic "
+        "by itself: without a schema `count()` reads everything, as the scan of all columns "
+        "does.\n"
     )
     image = "![The same as bars](benchmarks-pipeline.svg)"
     (DOCS / "benchmarks-pipeline.svg").write_text(draw(groups))
