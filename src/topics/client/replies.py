@@ -10,6 +10,7 @@ from topics.errors import TopicsError
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Tombstone
+from topics.model.json_text import decode_text
 from topics.model.partitions import Placement
 from topics.model.queues import Acked, Claimed, Extended, Job, Lease, Nacked, Redriven
 from topics.model.routers import RouterDefinition, RouterState
@@ -79,11 +80,10 @@ class Health(Struct, frozen=True):
 
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Return what reads a reply of one kind; nonsense from a server is our error, too."""
-    decode = msgspec.json.Decoder(kind).decode
 
     def read(body: bytes) -> T:
         try:
-            return decode(body)
+            return decode_text(body, kind)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise TopicsError(f"the server's answer cannot be read: {error}") from error
 

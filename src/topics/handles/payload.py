@@ -10,6 +10,7 @@ import msgspec
 
 from topics.errors import PayloadMismatch, RequestError
 from topics.model.diff import Record
+from topics.model.json_text import decode_value
 from topics.model.queues import Job
 from topics.model.stream import TypedJob, TypedRecord
 
@@ -49,7 +50,7 @@ def _fields(record: Record) -> dict[str, Any]:
 
 def _decoder_of(model: type[T] | None) -> Callable[[msgspec.Raw], T]:
     if model is None:
-        untyped: Callable[[Any], Any] = msgspec.json.decode
+        untyped: Callable[[Any], Any] = decode_value
         return untyped
     validate: Callable[[bytes], T] | None = getattr(model, "model_validate_json", None)
     if validate is not None:

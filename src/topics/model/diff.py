@@ -1,13 +1,12 @@
 """What a read gives: records, and exactly what was lost before them."""
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from topics.errors import RequestError
+from topics.model.json_text import decode_text, decode_value
 from topics.model.performance import Performance
 
 TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
@@ -50,11 +49,11 @@ class Record(Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> Any:  # noqa: ANN401 - a payload is any JSON
-        return msgspec.json.decode(self.data_json)
+        return decode_value(self.data_json)
 
     @property
     def meta(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = msgspec.json.decode(self.meta_json)
+        found: dict[str, Any] | None = decode_value(self.meta_json)
         return found
 
 
@@ -162,7 +161,7 @@ class Page:
 
     @cached_property
     def records(self) -> list[Record]:
-        return _DECODE_RECORDS(b"[" + self.records_json + b"]")
+        return decode_text(b"[" + self.records_json + b"]", list[Record])
 
     @property
     def caught_up(self) -> bool:
@@ -177,9 +176,6 @@ class Page:
             f"Page(topic={self.topic!r}, count={self.count}, next_from_seq={self.next_from_seq}, "
             f"head_seq={self.head_seq}, tombstone={self.tombstone!r})"
         )
-
-
-_DECODE_RECORDS: Callable[[bytes], list[Record]] = msgspec.json.Decoder(list[Record]).decode
 
 
 def parse_match(value: object) -> tuple[str, str]:

@@ -1,12 +1,12 @@
 """What workers ask of a queue, and what it answers. Reference: docs/reference/queues.md."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from topics.model.diff import Record, Seq, ShownRecord, check_seq
+from topics.model.json_text import decode_text
 from topics.model.performance import Performance
 from topics.model.topic_config import Clamped, TopicName
 
@@ -74,7 +74,7 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     @property
     def jobs(self) -> list[Job]:
-        return _DECODE_JOBS(b"[" + self.claimed_json + b"]")
+        return decode_text(b"[" + self.claimed_json + b"]", list[Job])
 
 
 class Acked(Struct, frozen=True, kw_only=True):
@@ -177,6 +177,3 @@ class ExtendReply(Extended, frozen=True, kw_only=True):
     """The body of the answer to an extend."""
 
     performance: Performance
-
-
-_DECODE_JOBS: Callable[[bytes], list[Job]] = msgspec.json.Decoder(list[Job]).decode

@@ -33,6 +33,7 @@ from topics.errors import (
 from topics.limits import MAX_META_KEYS
 from topics.model.append import Appended, WriteOptions
 from topics.model.diff import Record
+from topics.model.json_text import decode_object, decode_text, has_utf8
 
 MOVES_MAX = 256
 """Moves of one queue that share a sync."""
@@ -192,7 +193,7 @@ class DeadLetters:
     def _build_copy(
         self, topic: Topic, record_json: bytes, move: Move, options: WriteOptions
     ) -> Write:
-        record = msgspec.json.decode(record_json, type=Record)
+        record = decode_text(record_json, Record)
         fields: dict[str, object] = {
             "data": record.data_json,
             "meta": build_meta(record, move, queue=topic.name),
@@ -214,9 +215,9 @@ class DeadLetters:
 def build_meta(record: Record, move: Move, *, queue: str) -> dict[str, object]:
     """Return the meta of a copy: the job's own, byte for byte, and where it comes from."""
     origin = {FROM: queue, DELIVERIES: move.deliveries, SRC_SEQ: move.seq}
-    kept = msgspec.json.decode(record.meta_json, type=dict[str, msgspec.Raw] | None) or {}
+    kept = decode_object(record.meta_json)
     for name in origin:
         kept.pop(name, None)  # of an earlier dead-letter topic
-    if len(kept) + len(origin) > MAX_META_KEYS:
+    if len(kept) + len(origin) > MAX_META_KEYS or not all(map(has_utf8, kept)):
         return {**origin, ORIGINAL_META: record.meta_json}
     return {**kept, **origin}

@@ -26,6 +26,7 @@ from topics.engine.topics.topic import Topic
 from topics.errors import NotAQueue, RequestError, TopicExistsIncompatible, TopicsError
 from topics.model.append import WriteOptions
 from topics.model.diff import Record
+from topics.model.json_text import decode_object
 from topics.model.queues import Redriven, Stopped
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _build(engine: "Engine", topic: Topic, letter: Record) -> Write:
 
 def restore_meta(letter: Record) -> object:
     """Return the meta that the job had before it died, byte for byte; None where it had none."""
-    kept = msgspec.json.decode(letter.meta_json, type=dict[str, msgspec.Raw] | None) or {}
+    kept = decode_object(letter.meta_json)
     if ORIGINAL_META in kept:
         return kept[ORIGINAL_META]
     for name in (FROM, DELIVERIES, SRC_SEQ):

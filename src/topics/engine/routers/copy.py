@@ -28,6 +28,7 @@ from topics.kernel import (
     stamp_batch,
     xxh3_64,
 )
+from topics.model.json_text import decode_object, encode_object
 from topics.model.routers import ROUTER_META_KEY
 from topics.storage.segments.segment import View
 
@@ -258,9 +259,9 @@ def _with_mark(frame: _Frame, mark: str) -> bytes:
         (data_len,) = _U32.unpack_from(data)
         meta = data[_U32.size + data_len :]
         data = data[_U32.size : _U32.size + data_len]
-        fields = msgspec.json.decode(meta, type=dict[str, msgspec.Raw])
+        fields = decode_object(meta)
         if fields.pop(ROUTER_META_KEY, None) is not None:  # of a router before this one in a chain
-            meta = msgspec.json.encode(fields)
+            meta = encode_object(fields)
         if fields:
             rest = b"," + meta.strip()[1:]
     head = msgspec.json.encode({ROUTER_META_KEY: mark})[:-1]
