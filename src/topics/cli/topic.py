@@ -10,6 +10,7 @@ from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import show_item
 from topics.errors import RequestError, TopicNotFound
+from topics.limits import MAX_PARTITIONS
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 
@@ -68,13 +69,20 @@ def create_topic(
     topic: TopicName,
     config: Assignments = None,
     *,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, max=MAX_PARTITIONS, help="spread its records over so many by key"),
+    ] = None,
     as_json: AsJson = False,
     url: Url = None,
     context: ContextName = None,
 ) -> None:
     """Create a topic, or change the config of one that is there."""
+    fields = parse_assignments(config)
+    if partitions is not None:
+        fields["partitions"] = partitions
     with connect(url, context) as client:
-        state = client.create(topic, **parse_assignments(config))
+        state = client.create(topic, **fields)
         print_one(fields_of(state), as_json=as_json)
 
 
