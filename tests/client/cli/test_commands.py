@@ -103,8 +103,8 @@ def test_data_that_is_no_json_is_refused(run: Run, api: Topics) -> None:
 
 def test_partitions_are_made_grown_and_written_to(run: Run, api: Topics) -> None:
     name = fresh("parts")
-    (made,) = run("topic", "create", name, "--partitions", "3").lines
-    assert len(made["partitions"]) == 3
+    run("topic", "create", name, "--partitions", "3")
+    assert len(api.state(name).partitions or []) == 3
     change = {"field": "partitions", "from": 3, "to": 5}
     assert run("topic", "set", name, "partitions=5", "--dry-run").lines == [change]
     assert len(api.state(name).partitions or []) == 3
