@@ -6,11 +6,7 @@ error that names where reading can go on.
 """
 
 import asyncio
-import json
-import re
 from collections.abc import Iterator
-
-import msgspec
 
 from topics.broker.arguments import parse_consume
 from topics.broker.desk import READ, Caller, Desk, authorize
@@ -18,10 +14,10 @@ from topics.broker.line import encode_value
 from topics.errors import RequestError
 from topics.limits import MIB
 from topics.model.diff import Page
+from topics.model.json_text import has_utf8
 
 MAX_REPLY_RECORDS = 1_000
 MAX_REPLY_BYTES = MIB
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 async def consume(desk: Desk, caller: Caller, args: str) -> str:
@@ -72,22 +68,8 @@ def format_messages(page: Page) -> str:
 
 
 def _texts(page: Page) -> Iterator[tuple[int, str]]:
-    """Yield what was produced; data that is no text shows as its JSON."""
-    try:
-        records = page.records
-    except msgspec.DecodeError:
-        yield from _texts_with_halves(page)
-        return
-    for record in records:
+    """Yield what was produced; data that is no text, or none of UTF-8, shows as its JSON."""
+    for record in page.records:
         data = record.data
-        yield record.seq, data if isinstance(data, str) else bytes(record.data_json).decode()
-
-
-def _texts_with_halves(page: Page) -> Iterator[tuple[int, str]]:
-    """Read what msgspec refuses: JSON can say half a surrogate pair, UTF-8 cannot."""
-    for record in json.loads(b"[%b]" % page.records_json):
-        data = record["data"]
-        if isinstance(data, str) and not _HALF.search(data):
-            yield record["$seq"], data
-        else:
-            yield record["$seq"], json.dumps(data, separators=(",", ":"))
+        is_text = isinstance(data, str) and has_utf8(data)
+        yield record.seq, data if is_text else bytes(record.data_json).decode()
