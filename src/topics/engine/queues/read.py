@@ -7,13 +7,13 @@ meanwhile is left out.
 import struct
 from collections.abc import Iterator, Sequence
 
+from topics.engine.seek import read_again
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Run, Topic
-from topics.errors import CorruptData, FileMissing
+from topics.errors import CorruptData
 from topics.kernel import IDX_ENTRY_BYTES, project_records
 from topics.storage.segments.segment import Segment, View
 
-TRIES = 4
 _OFFSET_LEN = struct.Struct("<II")
 
 
@@ -33,15 +33,7 @@ def is_live(topic: Topic, seq: int) -> bool:
 
 def read_records(topic: Topic, seqs: Sequence[int], *, verify: bool) -> dict[int, bytes]:
     """Return the live ones of ascending seqs, each as a JSON object with all its fields."""
-    for attempt in range(TRIES):
-        runs = topic.runs
-        try:
-            return _read(topic, seqs, verify=verify)
-        except (CorruptData, FileMissing):
-            # Files may have been swapped under this read; real damage is still there the next time.
-            if attempt == TRIES - 1 or (attempt > 0 and runs is topic.runs):
-                raise
-    raise AssertionError("the last try returns or raises")
+    return read_again(topic, lambda: _read(topic, seqs, verify=verify))
 
 
 def _read(topic: Topic, seqs: Sequence[int], *, verify: bool) -> dict[int, bytes]:

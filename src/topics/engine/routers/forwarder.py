@@ -11,12 +11,11 @@ from topics.clock import Clock
 from topics.engine.routers.forward import submit_skip, submit_stretch
 from topics.engine.routers.gather import STEP_RECORDS, Stretch, gather
 from topics.engine.routers.link import Link
+from topics.engine.seek import read_again
 from topics.engine.shard import Shard
 from topics.engine.stores import Stores
 from topics.engine.topics.topic import Topic
 from topics.errors import (
-    CorruptData,
-    FileMissing,
     RecordTooLarge,
     RetryLater,
     StorageError,
@@ -28,7 +27,6 @@ from topics.storage.wal.group_commit import Commitment
 BACKOFF_MS = (100, 5_000)
 WAVES_MAX = 64
 """So many steps along chains of routers in one call; what is due then stays due."""
-TRIES = 4
 
 
 def _never() -> bool:
@@ -127,14 +125,10 @@ class Forwarder:
 
     def _gather(self, link: Link, head_seq: int, limit: int) -> Stretch:
         """Read the source as `read_diff` does: files may be swapped under a reader."""
-        for attempt in range(TRIES):
-            runs = link.source.runs
-            try:
-                return gather(link, head_seq, hot_disk=self._stores.hot_disk, limit=limit)
-            except (CorruptData, FileMissing):
-                if attempt == TRIES - 1 or (attempt > 0 and runs is link.source.runs):
-                    raise
-        raise AssertionError("the last try returns or raises")
+        hot_disk = self._stores.hot_disk
+        return read_again(
+            link.source, lambda: gather(link, head_seq, hot_disk=hot_disk, limit=limit)
+        )
 
     def _sync_source(self, link: Link) -> None:
         """Make the source as safe as the destination promises, up the whole chain."""
