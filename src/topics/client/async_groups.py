@@ -3,6 +3,7 @@
 Reference: docs/reference/groups.md.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -27,14 +28,14 @@ from topics.model.groups import (
 T = TypeVar("T")
 
 
-class AsyncGroupsFace:
+class AsyncGroupsFace(ABC):
     """What consumers and their operators do."""
 
-    async def _call(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    async def _call(self, call: Call[T], *, retry_for_s: float | None = None) -> T: ...
 
-    async def _flow(self, flow: Flow[T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    async def _flow(self, flow: Flow[T]) -> T: ...
 
     async def join(
         self,

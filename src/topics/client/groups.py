@@ -1,5 +1,6 @@
 """The calls about consumer groups: one half of `Topics`. Reference: docs/reference/groups.md."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -24,14 +25,14 @@ from topics.model.groups import (
 T = TypeVar("T")
 
 
-class GroupsFace:
+class GroupsFace(ABC):
     """What consumers and their operators do."""
 
-    def _call(self, call: Call[T], *, retry_for_s: float | None = None) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def _call(self, call: Call[T], *, retry_for_s: float | None = None) -> T: ...
 
-    def _flow(self, flow: Flow[T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def _flow(self, flow: Flow[T]) -> T: ...
 
     def join(
         self,
