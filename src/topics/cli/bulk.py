@@ -15,6 +15,7 @@ from topics.cli.job import (
     DryRun,
     Master,
     MetricsFile,
+    Names,
     Output,
     TokenFile,
     Url,
@@ -27,10 +28,6 @@ from topics.errors import ConfigError
 
 if TYPE_CHECKING:
     from topics.pipeline.audit.report import AuditReport
-
-Names = Annotated[
-    str, typer.Option("--topics", metavar="NAMES", help="names and prefixes*, with commas between")
-]
 
 
 def run_audit_command(  # noqa: PLR0913 - one argument a flag

@@ -21,6 +21,9 @@ from topics.pipeline.options import Token
 if TYPE_CHECKING:
     from topics.pipeline.jobs.tell import TopicListener
 
+Names = Annotated[
+    str, typer.Option("--topics", metavar="NAMES", help="names and prefixes*, with commas between")
+]
 Url = Annotated[
     str, typer.Option("--url", envvar="TOPICS_URL", metavar="URL", help="the server of the topics")
 ]

@@ -13,6 +13,7 @@ from topics.cli.job import (
     DryRun,
     Master,
     MetricsFile,
+    Names,
     Output,
     TokenFile,
     Url,
@@ -29,9 +30,6 @@ LakeDir = Annotated[
     Path,
     typer.Option("--lake", envvar="TOPICS_LAKE", metavar="DIR", help="the directory of the lake"),
 ]
-Topics = Annotated[
-    str, typer.Option("--topics", metavar="NAMES", help="names and prefixes*, with commas between")
-]
 Once = Annotated[bool, typer.Option("--once", help="end when all there is was read")]
 Interval = Annotated[str, typer.Option("--every", metavar="TIME", help="how often, if not once")]
 MaxRecords = Annotated[int, typer.Option("--max-records", min=1, help="records of one batch")]
@@ -45,7 +43,7 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     context: typer.Context,
     *,
     lake: LakeDir = DEFAULT_LAKE,
-    topics: Topics = "*",
+    topics: Names = "*",
     once: Once = False,
     every: Interval = "1s",
     max_records: MaxRecords = 1_000_000,
@@ -121,7 +119,7 @@ def run_compact_command(
 def run_rollup_command(  # noqa: PLR0913 - one argument a flag
     *,
     lake: LakeDir = DEFAULT_LAKE,
-    topics: Topics = "*",
+    topics: Names = "*",
     once: Once = False,
     every: Interval = "10s",
     window: Annotated[str, typer.Option("--window", help="how long a window is")] = "1m",
