@@ -29,7 +29,7 @@ LOCAL = {
 def check_installed() -> None:
     """Refuse with one line what cannot run here: no package, no Java."""
     try:
-        import httpx  # noqa: F401, PLC0415 - is it there?
+        import h11  # noqa: F401, PLC0415 - is it there?
 
         from topics.pipeline.session import check_spark  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:

@@ -72,6 +72,8 @@ def _incompatible(failure: _Failure, name: str) -> TopicsError:
         topic = failure.detail.get("topic", name)
         return errors.TopicPartitioned(topic, list(failure.detail["partitions"]))
     reason = failure.detail.get("reason")
+    if reason == "recreated":
+        return errors.TopicRecreated(name, int(failure.detail.get("epoch", 0)))
     return errors.TopicExistsIncompatible(failure.message, reason=reason)
 
 
