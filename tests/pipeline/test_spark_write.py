@@ -45,10 +45,11 @@ def test_structs_maps_arrays_and_variants_are_encoded(spark: "SparkSession", fee
         "map('a', array(1, 2))",
         "array(1, 2)",
         """parse_json('{"v": [1, null]}')""",
+        """named_struct('variant', parse_json('{"v": 1}'))""",
     ):
         save(spark.range(1).selectExpr(f"{expression} as data"), feed)
     assert [record["data"] for record in feed.records()] == [
-        {"n": 1, "d": "2026-01-02"}, {"a": [1, 2]}, [1, 2], {"v": [1, None]},
+        {"n": 1, "d": "2026-01-02"}, {"a": [1, 2]}, [1, 2], {"v": [1, None]}, {"variant": {"v": 1}},
     ]  # fmt: skip
 
 
