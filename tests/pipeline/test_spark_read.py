@@ -259,3 +259,6 @@ def test_filters_may_be_pushed_down_and_change_no_row(spark: "SparkSession", fil
 def test_bad_options_are_refused_with_a_hint(spark: "SparkSession", feed: Feed) -> None:
     with pytest.raises(Exception, match="did you mean `failOnDataLoss`"):
         load(spark, feed, failOnLoss="true").collect()
+    feed.number(1)
+    with pytest.raises(Exception, match="`group` is for streams"):
+        load(spark, feed, group="readers").collect()

@@ -16,6 +16,7 @@ from topics.clock import SystemClock
 from topics.errors import DataLoss, TopicNotFound
 from topics.pipeline.options import SourceOptions
 from topics.pipeline.server import Server
+from topics.testing.manual_clock import ManualClock
 
 datasource = pytest.importorskip("pyspark.sql.streaming.datasource")
 
@@ -95,6 +96,18 @@ def test_an_idle_stream_is_woken_by_a_record(feed: Feed) -> None:
     feed.number(1, start=5)
     waiting.join(30)
     assert found[0][feed.topic]["next_from_seq"] == 6
+    opened.stop()
+
+
+def test_a_stream_without_any_topic_yet_does_not_ask_without_a_pause(feed: Feed) -> None:
+    clock = ManualClock()
+    given = SourceOptions(url=feed.url, topics=(f"{feed.topic}.*",), starting="earliest")
+    opened = TopicsStreamReader(given, SCHEMA, clock)
+    before_s = clock.monotonic_s()
+    assert opened.latestOffset(opened.initialOffset(), ALL) == {}
+    assert clock.monotonic_s() - before_s >= 0.2
+    feed.number(3, topic=f"{feed.topic}.new")
+    assert opened.latestOffset({}, ALL)[f"{feed.topic}.new"]["next_from_seq"] == 3
     opened.stop()
 
 

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from topics.clock import Clock, SystemClock
 from topics.errors import OptionError, ServerRefused, TopicNotFound
 from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.offsets import (
@@ -56,13 +57,16 @@ _log = logging.getLogger("topics.pipeline")
 class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives on the driver for the life of a query; `read` runs on executors."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: pa.Schema, clock: Clock | None = None
+    ) -> None:
         if options.path is not None:
             raise OptionError("a stream needs `url`: a directory does not tell when it grows")
         if options.ending is not None or options.ending_ts is not None:
             raise OptionError("a stream has no end: `endingOffsets` is for batch queries")
         self._options = options
         self._schema = schema
+        self._clock = clock or SystemClock()
         self._catalog: Catalog | None = None
         self._server: Server | None = None
         self._target: Offsets | None = None
@@ -217,7 +221,8 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait(self, offsets: Offsets) -> None:
         """Ask an idle server to answer later: Spark would ask fifty times a second."""
-        if not offsets:
+        if not offsets:  # no topic has the prefix yet: there is nothing to wait at
+            self._clock.sleep(SHARED_WAIT_MS / 1000)
             return
         name = min(offsets)
         wait_ms = IDLE_WAIT_MS if len(offsets) == 1 else SHARED_WAIT_MS
