@@ -19,7 +19,7 @@ _UNFIT: Final = (TypeError, ValueError, OverflowError, KeyError)
 
 def value_texts(column: pa.Array) -> list[str | BadRow | None]:
     """Return the JSON of each value, or why there is none."""
-    change = _variants_of(column.type)
+    change = variants_of(column.type)
     try:
         return _texts(column, change)
     except _UNFIT:
@@ -40,17 +40,17 @@ def _text(cell: pa.Array, change: Change | None) -> str | BadRow | None:
         return BadRow(f"a {cell.type} that JSON cannot say: {error}")
 
 
-def _variants_of(kind: pa.DataType) -> Change | None:
+def variants_of(kind: pa.DataType) -> Change | None:
     """Return what makes JSON of the variants inside a value; None where there are none."""
     if _is_variant(kind):
         return _variant
     if pa.types.is_struct(kind):
-        return _in_struct({field.name: _variants_of(field.type) for field in kind})
+        return _in_struct({field.name: variants_of(field.type) for field in kind})
     if pa.types.is_map(kind):
-        inner = _variants_of(kind.item_type)
+        inner = variants_of(kind.item_type)
         return None if inner is None else _in_map(inner)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = _variants_of(kind.value_type)
+        inner = variants_of(kind.value_type)
         return None if inner is None else _in_list(inner)
     return None
 

@@ -139,7 +139,7 @@ class TopicsReader(DataSourceReader):
         self._schema = schema
         self._snapshot = snapshot
         self._bounds = Bounds()
-        Decoder(schema, self._bounds, verify=options.verify)  # refuses columns that do not exist
+        Decoder(schema, self._bounds, verify=options.verify)  # refuses columns it cannot make
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what narrows the range, if the query says that its frame is used once.

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from topics.clock import Clock, SystemClock
 from topics.errors import OptionError, ServerRefused, TopicNotFound
 from topics.pipeline.catalog import Catalog, ServerCatalog
+from topics.pipeline.decode import Decoder
 from topics.pipeline.offsets import (
     Offsets,
     Part,
@@ -64,6 +65,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionError("a stream needs `url`: a directory does not tell when it grows")
         if options.ending is not None or options.ending_ts is not None:
             raise OptionError("a stream has no end: `endingOffsets` is for batch queries")
+        Decoder(schema, Bounds(), verify=options.verify)  # refuses columns it cannot make
         self._options = options
         self._schema = schema
         self._clock = clock or SystemClock()
