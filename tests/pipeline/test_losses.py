@@ -3,32 +3,34 @@
 The readers as Spark would call them, without a session: the server is real, and its files are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.pipeline.conftest import SETTINGS as SMALL
 from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.losses import LOSSES, Gaps, delete, fill, recreate
 
 from topics.errors import DataLoss
-from topics.pipeline.options import SourceOptions
+from topics.pipeline.options import SourceOptions, Via
+from topics.pipeline.plan import Task
 from topics.testing.server_process import ServerProcess
 
 datasource = pytest.importorskip("pyspark.sql.streaming.datasource")
 
 from topics.pipeline.read import (  # noqa: E402 - needs pyspark, checked above
+    TaskPartition,
     TopicsReader,
     open_catalog,
-    open_server,
-    release_pins,
     take_snapshot,
 )
 from topics.pipeline.stream import TopicsStreamReader  # noqa: E402 - needs pyspark, checked above
 
-VIAS = ["segments", "http", "auto"]
+VIAS: list[Via] = ["segments", "http", "auto"]
 SCHEMA = pa.schema(
     [
         ("seq", pa.int64()),
@@ -38,7 +40,6 @@ SCHEMA = pa.schema(
         ("gap_reason", pa.string()),
     ]
 )
-Gaps = list[tuple[int, int | None, str]]
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-def options_of(feed: Feed, via: str, *, strict: bool = False, **more: Any) -> SourceOptions:  # noqa: ANN401 - any option
+def options_of(feed: Feed, via: Via, *, strict: bool = False, **more: Any) -> SourceOptions:  # noqa: ANN401 - any option
     return SourceOptions(
         url=feed.url, topics=(feed.topic,), via=via, fail_on_data_loss=strict, starting=0, **more
-    )  # type: ignore[arg-type]  # `via` is one of three texts
+    )
 
 
 def open_batch(options: SourceOptions) -> TopicsReader:
@@ -116,49 +117,9 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> tuple[list[int], Gaps]:
     return sorted(row["seq"] for row in rows if row["seq"]), gaps
 
 
-def evict(feed: Feed, _: ServerProcess) -> Gaps:
-    feed.create(cap_records=120)
-    wait_until(lambda: feed.manifest()["evict_floor"] > 1, "evicted records")
-    return [(1, feed.manifest()["earliest_seq"] - 1, "cap")]
-
-
-def expire(feed: Feed, _: ServerProcess) -> Gaps:
-    feed.create(ttl_ms=1)
-    wait_until(lambda: feed.manifest()["earliest_seq"] > 350, "expired records")
-    return [(1, 350, "ttl")]
-
-
-def delete(feed: Feed, _: ServerProcess) -> Gaps:
-    feed.drop()
-    return [(1, 350, "deleted")]
-
-
-def recreate(feed: Feed, _: ServerProcess) -> Gaps:
-    feed.drop()
-    feed.number(400)
-    return [(1, 350, "recreated")]
-
-
-def crash(_: Feed, server: ServerProcess) -> Gaps:
-    server.kill9()
-    server.start()
-    return [(1, 350, "crash")]
-
-
-LOSSES = [evict, expire, delete, recreate, crash]
-
-
 @pytest.fixture
 def filled(feed: Feed, request: pytest.FixtureRequest) -> Feed:
-    """Fill 350 records into segments and a tail; in memory alone, if they are to be lost so."""
-    if "crash" in request.node.name:
-        feed.create(durability="ephemeral")
-        feed.number(350)
-        return feed
-    feed.number(320)
-    feed.wait_for_sealed(3)
-    feed.number(30, start=320)
-    return feed
+    return fill(feed, in_memory="crash" in request.node.name)
 
 
 @pytest.mark.parametrize("query", [Batch, Stream])
@@ -169,7 +130,7 @@ def test_a_loss_before_the_read_fails_it_with_the_range_or_is_a_row(
     server: ServerProcess,
     ask: Ask,
     query: Query,
-    via: str,
+    via: Via,
     lose: Callable[[Feed, ServerProcess], Gaps],
 ) -> None:
     strict = ask(query, options_of(filled, via, strict=True))
@@ -190,7 +151,7 @@ def test_a_topic_that_goes_while_it_is_read_leaves_rows_and_gaps_without_a_seq_b
     server: ServerProcess,
     ask: Ask,
     query: Query,
-    via: str,
+    via: Via,
     lose: Callable[[Feed, ServerProcess], Gaps],
 ) -> None:
     strict, lenient = (
@@ -211,7 +172,7 @@ def test_a_topic_that_goes_while_it_is_read_leaves_rows_and_gaps_without_a_seq_b
 @pytest.mark.parametrize("query", [Batch, Stream])
 @pytest.mark.parametrize("via", VIAS)
 def test_what_is_appended_while_it_is_read_is_not_of_this_query(
-    filled: Feed, ask: Ask, query: Query, via: str
+    filled: Feed, ask: Ask, query: Query, via: Via
 ) -> None:
     reading = ask(query, options_of(filled, via))
     first = next(reading)
@@ -220,26 +181,20 @@ def test_what_is_appended_while_it_is_read_is_not_of_this_query(
 
 
 @pytest.mark.parametrize("via", VIAS)
-def test_segments_that_move_to_the_cold_tier_are_read_where_they_are(
-    filled: Feed, via: str
+def test_segments_that_have_moved_to_the_cold_tier_are_read_where_they_are(
+    filled: Feed, server: ServerProcess, via: Via
 ) -> None:
-    """The pins that would keep them run out after a minute: here they are released."""
-    options = options_of(filled, via)
-    reader = open_batch(options)
-    (partition,) = reader.partitions()
-    if via == "http":
-        assert partition.pins == ()
-    server = open_server(options)
-    release_pins(server, partition.pins)
-    server.close()
-    before = hot_files(partition.task.pieces)
+    """A plan of before names the files where they were; its pins run out after a minute."""
     wait_until(lambda: sum(s["tier"] == "cold" for s in filled.sealed()) >= 2, "cold segments")
-    wait_until(
-        lambda: via == "http" or len(hot_files(partition.task.pieces)) < len(before), "moves"
-    )
+    reader = open_batch(options_of(filled, via))
+    (partition,) = reader.partitions()
+    assert isinstance(partition, TaskPartition)
+    cold, hot = str(Path(server.data_dir).with_name("cold")), server.data_dir
+    pieces = [
+        replace(piece, data=piece.data and piece.data.replace(cold, hot))
+        for piece in partition.task.pieces
+    ]
+    moved = sum(old != new for old, new in zip(partition.task.pieces, pieces, strict=True))
+    assert moved >= 2 or via == "http"
+    partition.task = Task(tuple(pieces))
     assert rows_of(iter(reader.read(partition))) == (list(range(1, 351)), [])
-
-
-def hot_files(pieces: Sequence[Any]) -> list[Path]:
-    named = [Path(piece.data.removeprefix("file://")) for piece in pieces if piece.data is not None]
-    return [path for path in named if path.exists()]

@@ -108,6 +108,23 @@ def test_a_wrong_key_is_refused_and_not_shown(spark: "SparkSession", feed: Feed)
     assert "nobody" not in str(refused.value)
 
 
+def test_a_plan_or_an_error_shows_no_key(
+    spark: "SparkSession", feed: Feed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feed.append([{"data": 1}])
+    options = {"url": feed.url, "topic": feed.topic, "token": "reader-and-writer"}
+    frame = spark.read.format("topics").options(**options).load()
+    frame.explain(extended=True)
+    frame.createOrReplaceTempView("read_with_a_key")
+    spark.sql("describe extended read_with_a_key").show(100, truncate=False)
+    shown = capsys.readouterr().out + repr(frame) + frame._jdf.queryExecution().toString()
+    assert "topics" in shown
+    assert "reader-and-writer" not in shown
+    with pytest.raises(Exception, match="no key has") as refused:
+        spark.read.format("topics").options(**options | {"token": "bad\nkey"}).load().count()
+    assert "bad" not in str(refused.value)
+
+
 def test_a_key_that_may_only_write_can_write(spark: "SparkSession", feed: Feed) -> None:
     save(spark.range(1).selectExpr("cast(id as string) as data"), feed, token="writer")
     assert [record["data"] for record in feed.records()] == [0]

@@ -90,9 +90,10 @@ def _record(
     node: str | None,
     meta: str | BadRow | None,
 ) -> OutRecord:
-    for found in (data, meta):
-        if isinstance(found, BadRow):
-            raise found
+    if isinstance(data, BadRow):
+        raise data
+    if isinstance(meta, BadRow):
+        raise meta
     if data is None:
         raise BadRow("`data` is null: the text 'null' is a JSON null")
     _decode("data", data)

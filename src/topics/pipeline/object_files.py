@@ -35,7 +35,7 @@ class ObjectDisk:
 
     def exists(self, path: str) -> bool:
         (found,) = self._look([f"{self._root}/{path}"])
-        return found.type != FileType.NotFound
+        return bool(found.type != FileType.NotFound)
 
     def location(self, path: str) -> str:
         return f"{self._uri}/{path}{self._settings}"
