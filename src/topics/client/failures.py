@@ -103,6 +103,7 @@ _MAKE: dict[str, Make] = {
     "topic_not_found": _named(errors.TopicNotFound),
     "topic_exists_incompatible": _incompatible,
     "topic_not_empty": _named(errors.TopicNotEmpty),
+    "backup_exists": _plain(errors.BackupExists),
     "topic_full": _named(errors.TopicFull),
     "not_a_queue": _named(errors.NotAQueue),
     "router_not_found": _named(errors.RouterNotFound),
