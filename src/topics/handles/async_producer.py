@@ -1,4 +1,4 @@
-"""Many single records, sent as few batches: the same names as `topics.client.producer`, awaited.
+"""Many single records, sent as few batches: the same names as `topics.handles.producer`, awaited.
 
 Owns one task of the event loop.
 """
@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from topics.client.outbox import Entry, Outbox, Sent, encode_record
-from topics.client.request import Call
 from topics.errors import Closed, Throttled, TopicsError
+from topics.handles.outbox import Entry, Outbox, Sent, encode_record
+from topics.limits import check_topic_name
 from topics.model.append import Appended
 
-AsyncCaller = Callable[[Call[Appended]], Awaitable[Appended]]
+AsyncDeliver = Callable[[str, bytes], Awaitable[Appended]]
 
 
 class AsyncProducer:
@@ -21,7 +21,7 @@ class AsyncProducer:
 
     def __init__(
         self,
-        call: AsyncCaller,
+        deliver: AsyncDeliver,
         topic: str,
         *,
         linger_ms: int,
@@ -29,11 +29,12 @@ class AsyncProducer:
         buffer_bytes: int,
         when_full: Literal["block", "raise"],
     ) -> None:
-        self._call = call
+        self._deliver = deliver
+        self._topic = check_topic_name(topic)
         self._linger_s = linger_ms / 1000
         self._buffer_bytes = buffer_bytes
         self._when_full = when_full
-        self._outbox = Outbox(topic, max_batch=max_batch)
+        self._outbox = Outbox(max_batch=max_batch)
         self._changed = asyncio.Condition()
         self._hurry = 0
         self._closing = False
@@ -126,17 +127,17 @@ class AsyncProducer:
     async def _send(self, batch: list[Entry]) -> None:
         delivery = self._outbox.deliver(batch)
         try:
-            call = next(delivery)
+            body = next(delivery)
             while True:
-                outcome = await self._try(call)
+                outcome = await self._try(body)
                 async with self._changed:
                     self._changed.notify_all()
-                    call = delivery.send(outcome)
+                    body = delivery.send(outcome)
         except StopIteration:
             return
 
-    async def _try(self, call: Call[Appended]) -> Appended | TopicsError:
+    async def _try(self, body: bytes) -> Appended | TopicsError:
         try:
-            return await self._call(call)
+            return await self._deliver(self._topic, body)
         except TopicsError as error:
             return error

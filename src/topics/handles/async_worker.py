@@ -1,4 +1,4 @@
-"""A worker for coroutines: the same names as `topics.client.worker`, awaited.
+"""A worker for coroutines: the same names as `topics.handles.worker`, awaited.
 
 Owns its tasks while `run` runs.
 """
@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-from topics.client.work_plan import (
+from topics.errors import RetryLater, TopicsError
+from topics.handles.payload import Payload
+from topics.handles.work_plan import (
     AWAY_S,
     LOGGER,
     RENEWALS,
@@ -17,8 +19,6 @@ from topics.client.work_plan import (
     new_node,
     plan_backoff,
 )
-from topics.errors import RetryLater, TopicsError
-from topics.handles.payload import Payload
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Job, Nacked
 from topics.model.stream import TypedJob
