@@ -25,8 +25,12 @@ print([name for name in bad if name in sys.modules])
 """
 OF_A_DIRECTORY = {"sync", "checkpoint", "sync_askers"}
 """What only somebody who has the directory open can do."""
-OF_A_SERVER = {"health", "metrics"}
-"""What there is only of a server."""
+OF_A_SERVER = {
+    "health", "ready", "metrics", "ticket",
+    "manifest", "renew_pin", "release_pin", "read_range",
+    "begin_upload", "attach", "abandon_upload", "compact",
+}  # fmt: skip
+"""What there is only of a server, and bulk work for those who have not the directory."""
 OTHER_ARGUMENTS = {"backup"}
 """Of a server it has a name in the folder that its operator chose, and may time out."""
 

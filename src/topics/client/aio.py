@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from topics.client import calls, group_calls
+from topics.client.async_bulk import AsyncBulkFace
 from topics.client.async_groups import AsyncGroupsFace
 from topics.client.async_transport import AsyncTransport
-from topics.client.client import BACKUP_S
-from topics.client.replies import Health
+from topics.client.replies import Health, Ready
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
@@ -26,7 +26,6 @@ from topics.handles.membership import Ask
 from topics.handles.outbox import DELIVERY_S
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
-from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
@@ -37,7 +36,7 @@ from topics.model.topics import ListedTopic, TopicState
 T = TypeVar("T")
 
 
-class AsyncTopics(AsyncGroupsFace, AsyncHandlesFace):
+class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace):
     """A client of one server, for one event loop."""
 
     def __init__(
@@ -254,13 +253,13 @@ class AsyncTopics(AsyncGroupsFace, AsyncHandlesFace):
     async def health(self) -> Health:
         return await self._call(calls.health())
 
+    async def ready(self) -> Ready:
+        """Return when the log is served, while a server that starts is worth waiting for."""
+        return await self._call(calls.ready())
+
     async def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return await self._call(calls.metrics())
-
-    async def backup(self, name: str, *, timeout_s: float = BACKUP_S) -> BackedUp:
-        """Have everything copied, as it is at one moment, to `name` in the server's folder."""
-        return await self._call(calls.backup(name, timeout_s=timeout_s))
 
     async def close(self) -> None:
         await self._transport.close()

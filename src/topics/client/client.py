@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from topics.client import calls, group_calls
+from topics.client.bulk import BulkFace
 from topics.client.groups import GroupsFace
-from topics.client.replies import Health
+from topics.client.replies import Health, Ready
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
@@ -24,7 +25,6 @@ from topics.handles.membership import Ask
 from topics.handles.outbox import DELIVERY_S
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
-from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
@@ -33,11 +33,9 @@ from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
 
 T = TypeVar("T")
-BACKUP_S = 3600.0
-"""A backup is answered when it is whole: a large one takes minutes."""
 
 
-class Topics(GroupsFace, HandlesFace):
+class Topics(GroupsFace, BulkFace, HandlesFace):
     """A client of one server."""
 
     def __init__(
@@ -254,13 +252,13 @@ class Topics(GroupsFace, HandlesFace):
     def health(self) -> Health:
         return self._call(calls.health())
 
+    def ready(self) -> Ready:
+        """Return when the log is served, while a server that starts is worth waiting for."""
+        return self._call(calls.ready())
+
     def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return self._call(calls.metrics())
-
-    def backup(self, name: str, *, timeout_s: float = BACKUP_S) -> BackedUp:
-        """Have everything copied, as it is at one moment, to `name` in the server's folder."""
-        return self._call(calls.backup(name, timeout_s=timeout_s))
 
     def close(self) -> None:
         self._transport.close()
