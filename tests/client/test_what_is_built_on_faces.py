@@ -16,7 +16,8 @@ import topics
 from topics.aio import AsyncLog
 from topics.client import AsyncTopics, Topics
 from topics.embedded import Log
-from topics.errors import RecordTooLarge, TopicFull
+from topics.errors import RecordTooLarge, RequestError, TopicFull, TopicsError
+from topics.model.append import Appended
 from topics.model.diff import Record, Tombstone
 from topics.model.stream import TypedJob
 from topics.testing.server_process import ServerProcess
@@ -161,6 +162,20 @@ def test_a_consumer_is_told_of_loss_and_wakes_for_news(face: Face) -> None:
     assert last.data == "new"
 
 
+def test_settings_that_cannot_be_are_refused_at_once(face: Face) -> None:
+    name = fresh()
+    before = threading.active_count()
+    for wrong in ({"linger_ms": -1}, {"max_batch": 0}, {"buffer_bytes": 0}, {"when_full": "drop"}):
+        with pytest.raises(RequestError):
+            face.producer(name, **wrong)
+    for bad in ({"concurrency": 0}, {"lease_ms": 0}, {"backoff_ms": -1}, {"idle_ms": 0}):
+        with pytest.raises(RequestError):
+            face.queue(name).worker(**bad)
+    with pytest.raises(RequestError, match="list of names"):
+        face.consumer("g", name)
+    assert threading.active_count() == before
+
+
 def test_topics_are_listed_with_their_sizes(face: Face) -> None:
     prefix = fresh()
     face.create(f"{prefix}-b", partitions=2)
@@ -253,5 +268,43 @@ def test_an_awaited_consumer_works_on_both(run: Run) -> None:
         assert done == list(range(10))
         assert (await log.group_state(group)).lag_total == 0
         assert group in await log.groups()
+
+    run(program)
+
+
+def test_nothing_is_left_behind_by_a_worker_that_is_cancelled(run: Run) -> None:
+    async def program(log: AwaitedFace) -> None:
+        name = fresh("q")
+        await log.create(name, type="queue")
+        begun = asyncio.Event()
+
+        @log.queue(name, int).worker(concurrency=2, idle_ms=20_000)
+        async def work(_job: TypedJob[int]) -> None:
+            begun.set()
+
+        running = asyncio.create_task(work.run())
+        await log.queue(name, int).put(1)
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run(program)
+
+
+def test_nobody_waits_for_an_awaited_producer_that_broke(run: Run) -> None:
+    async def program(log: AwaitedFace) -> None:
+        producer = log.producer(fresh(), linger_ms=3_600_000)
+
+        async def broken(_topic: str, _body: bytes) -> Appended:
+            raise ZeroDivisionError
+
+        producer._deliver = broken
+        future = await producer.send(1)
+        with pytest.raises(TopicsError):
+            await producer.flush()
+        assert isinstance(future.exception(), TopicsError)
+        with pytest.raises(ZeroDivisionError):
+            await producer.close()
 
     run(program)

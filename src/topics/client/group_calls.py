@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 from topics.client.calls import PAGE_SIZE, post, query_of
 from topics.client.replies import decoder
 from topics.client.request import Call, Flow, Request
-from topics.handles.membership import Ask
+from topics.handles.membership import Ask, names_of
 from topics.limits import check_group_name
 from topics.model.diff import Page, Tombstone
 from topics.model.groups import (
@@ -82,7 +82,7 @@ def of(ask: Ask) -> Call[Any]:
 def join(
     group: str, *, member: str, topics: Sequence[str], session_ms: int, assignor: str
 ) -> Call[Joined]:
-    fields = {"member": member, "topics": list(topics), "session_ms": session_ms}
+    fields = {"member": member, "topics": names_of(topics), "session_ms": session_ms}
     request = post(_path(group, "/join"), {**fields, "assignor": assignor})
     return Call(request=request, decode=_read_joined, repeatable=True, name=group)
 

@@ -11,8 +11,8 @@ from topics.clock import Clock
 from topics.handles.async_consumer import AsyncConsumer
 from topics.handles.async_producer import AsyncProducer
 from topics.handles.async_topic import AsyncSource, AsyncTopicHandle
-from topics.handles.membership import Ask, ConsumerSettings
-from topics.handles.outbox import BUFFER_BYTES
+from topics.handles.membership import Ask, ConsumerSettings, names_of
+from topics.handles.outbox import BUFFER_BYTES, ProducerSettings
 from topics.handles.queue import AsyncQueueHandle, AsyncQueueSource
 from topics.handles.work_plan import new_node
 from topics.limits import DEFAULT_LIMIT
@@ -65,14 +65,13 @@ class AsyncHandlesFace(ABC):
         when_full: Literal["block", "raise"] = "block",
     ) -> AsyncProducer:
         """Send single records as few batches, in order and once each."""
-        return AsyncProducer(
-            self._deliver,
-            topic,
+        settings = ProducerSettings(
             linger_ms=linger_ms,
             max_batch=max_batch,
             buffer_bytes=buffer_bytes,
             when_full=when_full,
         )
+        return AsyncProducer(self._deliver, topic, settings)
 
     @overload
     def consumer(
@@ -116,7 +115,7 @@ class AsyncHandlesFace(ABC):
         settings = ConsumerSettings(
             group=group,
             member=member or new_node("consumer"),
-            topics=tuple(topics),
+            topics=names_of(topics),
             session_ms=session_ms,
             limit=limit,
             auto_commit=auto_commit,

@@ -6,10 +6,10 @@ Owns one task of the event loop.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from topics.errors import Closed, Throttled, TopicsError
-from topics.handles.outbox import Entry, Outbox, Sent, encode_record
+from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
 from topics.limits import check_topic_name
 from topics.model.append import Appended
 
@@ -23,18 +23,13 @@ class AsyncProducer:
         self,
         deliver: AsyncDeliver,
         topic: str,
-        *,
-        linger_ms: int,
-        max_batch: int,
-        buffer_bytes: int,
-        when_full: Literal["block", "raise"],
+        settings: ProducerSettings,
     ) -> None:
         self._deliver = deliver
         self._topic = check_topic_name(topic)
-        self._linger_s = linger_ms / 1000
-        self._buffer_bytes = buffer_bytes
-        self._when_full = when_full
-        self._outbox = Outbox(max_batch=max_batch)
+        self._linger_s = settings.linger_ms / 1000
+        self._settings = settings
+        self._outbox = Outbox(max_batch=settings.max_batch)
         self._changed = asyncio.Condition()
         self._hurry = 0
         self._closing = False
@@ -53,7 +48,7 @@ class AsyncProducer:
         entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         async with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
-                if self._when_full == "raise":
+                if self._settings.when_full == "raise":
                     raise Throttled(max(1, int(self._linger_s * 1000)))
                 await self._changed.wait()
             if self._closing:
@@ -92,7 +87,7 @@ class AsyncProducer:
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes
-        return held > 0 and held + size > self._buffer_bytes
+        return held > 0 and held + size > self._settings.buffer_bytes
 
     async def _run(self) -> None:
         try:
@@ -100,6 +95,8 @@ class AsyncProducer:
         finally:
             self._closing = True
             self._outbox.abandon()
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _send_all(self) -> None:
         while True:

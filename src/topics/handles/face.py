@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from topics.clock import Clock
 from topics.handles.consumer import Consumer
-from topics.handles.membership import Ask, ConsumerSettings
-from topics.handles.outbox import BUFFER_BYTES
+from topics.handles.membership import Ask, ConsumerSettings, names_of
+from topics.handles.outbox import BUFFER_BYTES, ProducerSettings
 from topics.handles.producer import Producer
 from topics.handles.queue import QueueHandle, QueueSource
 from topics.handles.topic import Source, TopicHandle
@@ -61,15 +61,13 @@ class HandlesFace(ABC):
         when_full: Literal["block", "raise"] = "block",
     ) -> Producer:
         """Send single records as few batches, in order and once each."""
-        return Producer(
-            self._deliver,
-            topic,
-            clock=self._clock,
+        settings = ProducerSettings(
             linger_ms=linger_ms,
             max_batch=max_batch,
             buffer_bytes=buffer_bytes,
             when_full=when_full,
         )
+        return Producer(self._deliver, topic, settings, self._clock)
 
     @overload
     def consumer(
@@ -113,7 +111,7 @@ class HandlesFace(ABC):
         settings = ConsumerSettings(
             group=group,
             member=member or new_node("consumer"),
-            topics=tuple(topics),
+            topics=names_of(topics),
             session_ms=session_ms,
             limit=limit,
             auto_commit=auto_commit,

@@ -6,14 +6,14 @@ works on the items; a partition is given up only after what is done of it was co
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from topics.clock import Clock
-from topics.errors import GenerationMismatch, GroupNotFound, TopicsError
+from topics.errors import GenerationMismatch, GroupNotFound, RequestError, TopicsError
 from topics.handles.payload import Payload
 from topics.limits import DEFAULT_LIMIT
 from topics.model.diff import Record, Tombstone
@@ -59,6 +59,13 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     auto_commit: bool = True
     commit_ms: int = 1_000
     until_caught_up: bool = False
+
+
+def names_of(topics: Sequence[str]) -> tuple[str, ...]:
+    """Return names as they were given; one name alone is a sequence of letters, and refused."""
+    if isinstance(topics, str):
+        raise RequestError(f"topics must be a list of names: [{topics!r}]")
+    return tuple(topics)
 
 
 class Partition(NamedTuple):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,23 @@ class Sent(Struct, frozen=True):
     seq: int
 
 
+class ProducerSettings(Struct, frozen=True, kw_only=True):
+    """How a producer works."""
+
+    linger_ms: int
+    max_batch: int
+    buffer_bytes: int
+    when_full: Literal["block", "raise"]
+
+    def __post_init__(self) -> None:
+        if self.linger_ms < 0:
+            raise RequestError("linger_ms must not be negative")
+        if self.max_batch < 1 or self.buffer_bytes < 1:
+            raise RequestError("max_batch and buffer_bytes must be at least 1")
+        if self.when_full not in ("block", "raise"):
+            raise RequestError('when_full must be "block" or "raise"')
+
+
 class Entry(Struct, frozen=True, eq=False):
     """One record on its way, as JSON, and who waits for its seq."""
 
@@ -78,8 +95,6 @@ class Outbox:
     """Records in the order they came; a batch gets a number that rises."""
 
     def __init__(self, *, max_batch: int) -> None:
-        if max_batch < 1:
-            raise RequestError("max_batch must be at least 1")
         self.waiting: deque[Entry] = deque()
         self._on_way: list[Entry] = []
         self.held_bytes = 0

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from topics.clock import Clock
 from topics.errors import Closed, Throttled, TopicsError
-from topics.handles.outbox import Entry, Outbox, Sent, encode_record
+from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
 from topics.limits import check_topic_name
 from topics.model.append import Appended
 
@@ -27,20 +27,15 @@ class Producer:
         self,
         deliver: Deliver,
         topic: str,
-        *,
+        settings: ProducerSettings,
         clock: Clock,
-        linger_ms: int,
-        max_batch: int,
-        buffer_bytes: int,
-        when_full: Literal["block", "raise"],
     ) -> None:
         self._deliver = deliver
         self._topic = check_topic_name(topic)
         self._clock = clock
-        self._linger_s = linger_ms / 1000
-        self._buffer_bytes = buffer_bytes
-        self._when_full = when_full
-        self._outbox = Outbox(max_batch=max_batch)
+        self._linger_s = settings.linger_ms / 1000
+        self._settings = settings
+        self._outbox = Outbox(max_batch=settings.max_batch)
         self._changed = threading.Condition()
         self._hurry = 0
         """Records up to this one do not linger."""
@@ -63,7 +58,7 @@ class Producer:
         entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
-                if self._when_full == "raise":
+                if self._settings.when_full == "raise":
                     raise Throttled(max(1, int(self._linger_s * 1000)))
                 self._changed.wait()
             if self._closing:
@@ -104,7 +99,7 @@ class Producer:
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes
-        return held > 0 and held + size > self._buffer_bytes
+        return held > 0 and held + size > self._settings.buffer_bytes
 
     def _run(self) -> None:
         try:
