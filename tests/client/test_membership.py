@@ -6,7 +6,7 @@ from typing import Any
 from topics.errors import GenerationMismatch, GroupNotFound, TopicsError
 from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
-from topics.model.diff import Page
+from topics.model.diff import Page, Tombstone
 from topics.model.groups import Committed, Heartbeat, Joined, Polled, PolledBatch
 from topics.model.stream import GroupRecord
 from topics.testing.manual_clock import ManualClock
@@ -71,7 +71,7 @@ def beat(generation: int, *, keep: tuple[int, ...], release: tuple[int, ...] = (
     )
 
 
-def polled(partition: int, first: int, last: int) -> Polled:
+def polled(partition: int, first: int, last: int, *, lost: Tombstone | None = None) -> Polled:
     records = b",".join(
         b'{"$seq":%d,"$ts":1,"data":%d}' % (seq, seq) for seq in range(first, last + 1)
     )
@@ -82,7 +82,7 @@ def polled(partition: int, first: int, last: int) -> Polled:
         next_from_seq=last,
         head_seq=last,
         earliest_seq=1,
-        tombstone=None,
+        tombstone=lost,
         records_scanned=0,
         cold_segments_read=0,
     )
@@ -156,3 +156,21 @@ def test_what_is_heard_of_an_earlier_life_does_not_count() -> None:
     talk.member.hear(beat(6, keep=()), joins=1)
     assert talk.next_seq() == 2
     assert talk.words() == ["join", "poll"]
+
+
+def test_what_was_read_is_not_handed_out_again_by_a_server_that_forgot() -> None:
+    talk = Talk(join=[joined()], poll=[polled(0, 1, 3), polled(0, 2, 5)], commit=[COMMITTED])
+    assert [talk.next_seq() for _ in range(4)] == [1, 2, 3, 4]
+    talk.run(talk.member.commit())
+    assert talk.body("commit")["offsets"] == {"t": {0: 4}}, "and nothing is taken back"
+
+
+def test_a_topic_that_went_back_is_read_again() -> None:
+    gap = {"gap_from": 0, "gap_to": 0, "missed_estimate": 0, "earliest_seq": 1, "head_seq": 9}
+    lost = Tombstone(**gap, reason="recreated")
+    for answer in (polled(0, 1, 2), polled(0, 1, 9, lost=lost)):
+        talk = Talk(join=[joined()], poll=[polled(0, 1, 3), answer], commit=[COMMITTED])
+        assert [talk.next_seq() for _ in range(3)] == [1, 2, 3]
+        if answer.batches[0].tombstone is not None:
+            assert isinstance(talk.run(talk.member.next_item()), Tombstone)
+        assert talk.next_seq() == 1

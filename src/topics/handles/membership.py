@@ -299,14 +299,19 @@ class Membership(Generic[T]):
         partition = Partition(batch.topic, batch.partition)
         if partition not in self._reading:
             return
-        lost = batch.tombstone
+        lost, read = batch.tombstone, self._reading[partition]
+        if batch.page.head_seq < read or (lost is not None and lost.reason == "recreated"):
+            read = 0  # another life of the topic, or an older one
         if lost is not None:
             behind = 0 if lost.reason == "recreated" else lost.gap_to
-            self._waiting.append(Entry(partition, behind, lost))
+            if behind > read or not read:
+                self._waiting.append(Entry(partition, behind, lost))
         for record in batch.records:
-            self._waiting.append(Entry(partition, record.seq, record))
-        self._waiting.append(Entry(partition, batch.next_from_seq, None))  # what was skipped
-        self._reading[partition] = batch.next_from_seq
+            if record.seq > read:  # a server that was restarted begins at what is committed
+                self._waiting.append(Entry(partition, record.seq, record))
+        read = max(batch.next_from_seq, read)
+        self._waiting.append(Entry(partition, read, None))  # what was skipped
+        self._reading[partition] = read
 
     def _pop(self) -> Entry | None:
         while self._waiting:
