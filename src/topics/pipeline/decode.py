@@ -109,7 +109,9 @@ class Decoder:
         """Give a column that says the same for every record; made once, cut to size after that."""
         same = self._same.get((field.name, part))
         if same is None or len(same) < count:
-            same = pa.nulls(count, field.type) if part is None else _of_part(field.name, part, count)
+            same = (
+                pa.nulls(count, field.type) if part is None else _of_part(field.name, part, count)
+            )
             self._same[field.name, part] = same
         return same.slice(0, count)
 
