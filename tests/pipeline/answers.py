@@ -25,6 +25,6 @@ def reply(body: object, *, status: int = 200) -> Response:
     return Response(status=status, retry_after_s=None, body=json.dumps(body).encode())
 
 
-def refusal(status: int, code: str, **detail: object) -> Response:
-    error = {"code": code, "message": "no", "detail": detail}
+def refusal(status: int, code: str, said: str = "no", **detail: object) -> Response:
+    error = {"code": code, "message": said, "detail": detail}
     return reply({"error": error}, status=status)

@@ -10,7 +10,15 @@ from tests.client.bad_server import serving
 from tests.pipeline.answers import Answer, Answers, refusal, reply
 
 from topics.client.request import Request, Response
-from topics.errors import ConfigError, ServerRefused, TopicNotFound, TopicRecreated, Unreachable
+from topics.errors import (
+    ConfigError,
+    PinNotFound,
+    ServerRefused,
+    TopicNotFound,
+    TopicRecreated,
+    Unreachable,
+    UploadNotFound,
+)
 from topics.pipeline.catalog import ServerCatalog
 from topics.pipeline.offsets import Part
 from topics.pipeline.options import Token
@@ -88,6 +96,11 @@ def test_refusals_become_errors_that_tell_what_happened() -> None:
         open_server(
             lambda _: refusal(409, "topic_exists_incompatible", reason="recreated")
         ).read_range("a", epoch=1, from_seq=0, to_seq=1, max_bytes=1)
+    gone = str(UploadNotFound())
+    with pytest.raises(UploadNotFound):
+        open_server(lambda _: refusal(404, "not_found", said=gone)).abandon_upload("u")
+    with pytest.raises(ServerRefused, match="404 not_found"):
+        open_server(lambda _: refusal(404, "not_found", said=str(PinNotFound()))).release_pin("p")
     with pytest.raises(ServerRefused, match="400 invalid_request: the server answered"):
         open_server(lambda _: Response(status=400, retry_after_s=None, body=b"<html>")).topic("a")
 

@@ -18,7 +18,6 @@ from topics.client.settings import ClientSettings
 from topics.client.sync_transport import SyncTransport
 from topics.clock import Clock, SystemClock
 from topics.errors import (
-    RouteNotFound,
     ServerRefused,
     TopicNotFound,
     TopicRecreated,
@@ -253,10 +252,8 @@ class Server:
         return failure, plan_pause(failure, asked_s=response.retry_after_s, pause_s=PAUSE_S), b""
 
     def _refusal(self, path: str, response: Response, failure: TopicsError) -> TopicsError:
-        if isinstance(failure, TopicNotFound | TopicRecreated):
+        if isinstance(failure, TopicNotFound | TopicRecreated | UploadNotFound):
             return failure
-        if isinstance(failure, RouteNotFound) and path.startswith("/v0/uploads/"):
-            return UploadNotFound()
         return ServerRefused(
             f"{self.url} refused {path} with {response.status} {failure.code}: {failure}"
         )
