@@ -64,17 +64,12 @@ def test_batches_are_as_large_as_allowed_and_a_restart_goes_on_behind_them(
     batches.run(frame)
     assert batches.sizes == [100, 100, 50, 30]
     assert batches.seqs == list(range(1, 281))
+    newest = (tmp_path / "checkpoint" / "offsets" / "3").read_text().splitlines()[-1]
+    epoch = feed.manifest()["epoch"]
+    assert json.loads(newest) == {feed.topic: {"epoch": epoch, "next_from_seq": 280}}
     # Told of the last batch too, although none came behind it.
     (shown,) = feed.call("GET", f"/v0/groups/{feed.topic}")["partitions"]
     assert (shown["committed"], shown["lag"]) == (280, 0)
-
-
-def test_bytes_bound_a_batch_too(spark: "SparkSession", feed: Feed, tmp_path: Path) -> None:
-    feed.number(200)
-    batches = Batches(tmp_path / "checkpoint")
-    batches.run(stream(spark, feed, maxBytesPerTrigger=4_000))
-    assert len(batches.sizes) > 1
-    assert batches.seqs == list(range(1, 201))
 
 
 def test_an_idle_stream_waits_for_records_and_gets_them(
@@ -151,7 +146,7 @@ def test_a_loss_between_two_runs_fails_the_query_or_is_a_row(
 def test_a_stream_into_files_has_every_record_once(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
-    frame = stream(spark, feed, maxRecordsPerTrigger=60).select("seq", "data")
+    frame = stream(spark, feed).select("seq", "data")
     for start in (0, 100):
         feed.number(100, start=start)
         writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
@@ -212,26 +207,9 @@ def test_a_stream_survives_a_killed_server(spark: "SparkSession", tmp_path: Path
         assert sorted(written) == list(range(200))
 
 
-def test_a_checkpoint_holds_the_epoch_and_the_place(
+def test_a_stream_refuses_options_it_cannot_keep(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
-    feed.number(12)
-    Batches(tmp_path / "checkpoint").run(stream(spark, feed))
-    newest = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
-    epoch = feed.manifest()["epoch"]
-    assert json.loads(newest) == {feed.topic: {"epoch": epoch, "next_from_seq": 12}}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"endingOffsets": "latest"}, "a stream has no end"),
-        ({"via": "fax"}, "auto, segments, http"),
-    ],
-)
-def test_a_stream_refuses_options_it_cannot_keep(
-    spark: "SparkSession", feed: Feed, tmp_path: Path, options: dict[str, str], said: str
-) -> None:
     feed.number(1)
-    with pytest.raises(Exception, match=said):
-        Batches(tmp_path / "checkpoint").run(stream(spark, feed, **options))
+    with pytest.raises(Exception, match="a stream has no end"):
+        Batches(tmp_path / "checkpoint").run(stream(spark, feed, endingOffsets="latest"))

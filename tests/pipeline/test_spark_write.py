@@ -140,19 +140,9 @@ def test_a_token_may_be_in_a_file(spark: "SparkSession", feed: Feed, tmp_path: P
     assert spark.read.format("topics").options(**options).load().count() == 1
 
 
-@pytest.mark.parametrize(
-    ("expression", "said"),
-    [
-        ("1 as data", "is a int"),
-        ("'1' as value", "takes the columns"),
-        ("'a' as tag", "is missing"),
-    ],
-)
-def test_a_frame_that_does_not_fit_is_refused(
-    spark: "SparkSession", feed: Feed, expression: str, said: str
-) -> None:
-    with pytest.raises(Exception, match=said):
-        save(spark.range(1).selectExpr(expression), feed)
+def test_a_frame_that_does_not_fit_is_refused(spark: "SparkSession", feed: Feed) -> None:
+    with pytest.raises(Exception, match="`data` is a int"):
+        save(spark.range(1).selectExpr("1 as data"), feed)
 
 
 def test_a_log_is_not_overwritten(spark: "SparkSession", feed: Feed) -> None:
