@@ -109,12 +109,13 @@ def make_record(chance: random.Random, number: int) -> tuple[str, dict[str, Any]
 @contextmanager
 def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
     """Run the workers of the queue and the group that bills orders in threads until the end."""
-    with open_client() as mails, open_client() as billing:
+    with open_client() as mails, open_client() as billing, open_client() as more_billing:
         worker = mails.queue(MAILS).worker(concurrency=2, backoff_ms=200)(_send_mail)
         over = threading.Event()
         threads = [
             threading.Thread(target=worker.run, name="demo-mails"),
-            threading.Thread(target=_bill, args=(billing, over), name="demo-billing"),
+            threading.Thread(target=_bill, args=(billing, "billing-1", over)),
+            threading.Thread(target=_bill, args=(more_billing, "billing-2", over)),
         ]
         for thread in threads:
             thread.start()
@@ -127,10 +128,10 @@ def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
                 thread.join()
 
 
-def _bill(client: "Topics", over: threading.Event) -> None:
-    """Read all orders there are, again and again; the group remembers how far it came."""
-    while not over.wait(BILL_EVERY_S):
-        with client.consumer(GROUP, [ORDERS], member="billing", until_caught_up=True) as orders:
+def _bill(client: "Topics", member: str, over: threading.Event) -> None:
+    """Read all orders there are, again and again, and stay in the group meanwhile."""
+    with client.consumer(GROUP, [ORDERS], member=member, until_caught_up=True) as orders:
+        while not over.wait(BILL_EVERY_S):
             for _ in orders:
                 pass
 
