@@ -101,7 +101,8 @@ class Page:
         return found
 
     def picture(self) -> bytes:
-        """Return what is seen as a PNG."""
+        """Return what is seen as a PNG, without the bars of the window."""
+        self._call("Emulation.setScrollbarsHidden", hidden=True)
         return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
 
     def _take_note(self, event: dict[str, Any]) -> None:
@@ -161,7 +162,9 @@ class Chromium:
     @contextmanager
     def page(self) -> Iterator[Page]:
         """Hold the one tab there is."""
-        with connect(self._tab_url(), proxy=None, max_size=None) as connection:
+        url = self._tab_url()
+        # No pings: a test may do other things for a while, and nobody reads the answers meanwhile.
+        with connect(url, proxy=None, max_size=None, ping_interval=None) as connection:
             yield Page(connection)
 
     def _tab_url(self) -> str:

@@ -52,7 +52,11 @@ def make_sights(client: httpx.Client) -> None:
         router = {"source": source, "dest": dest}
         client.put(f"/v0/routers/{name}", json=router).raise_for_status()
     client.put("/v0/topics/parcels", json={"partitions": 4}).raise_for_status()
-    post(client, "groups/billing/join", {"member": HOSTILE, "topics": ["parcels"], "session_ms": SESSION_MS})
+    post(
+        client,
+        "groups/billing/join",
+        {"member": HOSTILE, "topics": ["parcels"], "session_ms": SESSION_MS},
+    )
     join = {"member": "worker-1", "topics": ["orders"], "session_ms": SESSION_MS}
     generation = post(client, "groups/billing/join", join)["generation"]
     offsets = {"orders": {"0": 2}}

@@ -15,7 +15,7 @@ PAGES = {
     "/console/queues": "$('#queues tbody tr td:nth-child(6)').textContent === '2'",
     "/console/groups": "$('#partitions tbody tr td:nth-child(6)').textContent === '3'"
     " && $('#groups tbody').textContent.includes('billing') && $('#lag canvas')"
-    " && $$('#members tbody tr') === 2 && $('#members').textContent.includes('parcels 0–3')"
+    " && $$('#members tbody tr') === 2 && $('#members').textContent.includes('parcels 0\\u20133')"
     " && $('#members').textContent.includes('<img') && !$('#members img')",
     "/console/routers": "$$('#graph rect') === 3 && $$('#graph .edge') === 2",
     "/console/storage": "$('#stored tbody').textContent.includes('orders') && $('#map span')",

@@ -1,7 +1,7 @@
 """`topics demo`: a lively little shop, so that every page of the console has something to show.
 
 Orders with partitions and a group that bills them, a queue of mails with workers (some mails fail),
-a stream of sensors, and a router that copies the hottest of them. It ends by itself.
+a stream of sensors, and routers that copy the hottest and the coldest of them. It ends by itself.
 """
 
 import logging
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from topics.client import Topics
 
 ORDERS, MAILS, SENSORS, HOT = "demo.orders", "demo.mails", "demo.sensors", "demo.sensors.hot"
-DEAD, GROUP, ROUTER = "demo.mails.dead", "demo.billing", "demo.sensors->hot"
+COLD, ALARMS = "demo.sensors.cold", "demo.alarms"
+DEAD, GROUP = "demo.mails.dead", "demo.billing"
 TICK_S = 0.1
 BILL_EVERY_S = 0.5
 LARGE_FROM = 80
@@ -60,7 +61,9 @@ def prepare(client: "Topics") -> None:
     client.create(DEAD)
     client.create(MAILS, type="queue", lease_ms=5_000, max_deliveries=3, dead_letter=DEAD)
     client.create(SENSORS, ttl_ms=3_600_000)
-    client.put_router(ROUTER, source=SENSORS, dest=HOT, filter="sensor:5")
+    client.put_router("demo.sensors->hot", source=SENSORS, dest=HOT, filter="sensor:5")
+    client.put_router("demo.sensors->cold", source=SENSORS, dest=COLD, filter="sensor:0")
+    client.put_router("demo.hot->alarms", source=HOT, dest=ALARMS)
 
 
 def feed(

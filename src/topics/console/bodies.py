@@ -133,7 +133,7 @@ BODIES: Mapping[str, str] = {
     ),
     "latency": "<h1>Latency</h1>"
     '<div class="columns">'
-    + _chart("write", "Writes, as the server sees them")
+    + _chart("write", "Writes")
     + _chart("fsync", "Syncs of the log")
     + "</div>"
     '<div class="columns">'
