@@ -80,6 +80,10 @@ class Page:
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
 
+    def hide_bars(self) -> None:
+        """Show no scroll bars from now on."""
+        self._call("Emulation.setScrollbarsHidden", hidden=True)
+
     def prefer(self, colour_scheme: str) -> None:
         """Be a browser of someone who likes it light, or dark."""
         features = [{"name": "prefers-color-scheme", "value": colour_scheme}]
@@ -101,8 +105,7 @@ class Page:
         return found
 
     def picture(self) -> bytes:
-        """Return what is seen as a PNG, without the bars of the window."""
-        self._call("Emulation.setScrollbarsHidden", hidden=True)
+        """Return what is seen as a PNG."""
         return base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
 
     def _take_note(self, event: dict[str, Any]) -> None:

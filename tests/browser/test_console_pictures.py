@@ -45,6 +45,7 @@ def test_the_demo_makes_a_picture(tab: Page, console: ServerProcess, name: str) 
     path, height, wanted = PICTURES[name]
     tab.resize(1100, height)
     tab.prefer("light")
+    tab.hide_bars()
     if path.startswith("/console/topics/"):  # which is there as soon as the list shows it
         tab.open(console.url)
         tab.wait_for("!!document.querySelector('[data-key=\"demo.orders\"]')")
