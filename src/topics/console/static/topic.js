@@ -24,7 +24,7 @@ keepAsking(async () => {
   const seqs = state.partitions ? [] : [
     ["Oldest seq", String(state.earliest_seq)],
     ["Newest seq", String(state.head_seq)],
-    ...(state.evict_floor ? [["Evicted below", String(state.evict_floor)]] : []),
+    ...(state.evict_floor > 1 ? [["Evicted below", String(state.evict_floor)]] : []),
   ];
   showTiles(byId("state"), [
     ["Records", format.count(state.count)],
