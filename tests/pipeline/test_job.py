@@ -57,7 +57,18 @@ def test_progress_is_a_record_of_the_pipeline_topic(server: ServerProcess) -> No
     with Feed(server.url, PIPELINE_TOPIC) as feed:
         records = [r for r in feed.records() if r["data"]["run"] == run.run]
     assert [record["data"]["state"] for record in records] == ["started", "running", "done"]
-    expected = {"job", "run", "state", "batch", "rows", "rows_per_s", "lag", "table", "ts"}
+    expected = {
+        "job",
+        "run",
+        "state",
+        "batch",
+        "rows",
+        "rows_per_s",
+        "lag",
+        "table",
+        "tables",
+        "ts",
+    }
     assert set(records[1]["data"]) == expected, json.dumps(records[1])
     assert records[1]["$tag"] == "rollup"
 
