@@ -14,7 +14,6 @@ from topics.broker.listener import MAX_CONNECTIONS
 from topics.broker.produce import PATIENCE_S
 from topics.broker.session import MAX_PIPELINED, MAX_STRANGER_LINE_BYTES
 from topics.cli import exit_codes
-from topics.cli.app import app
 from topics.engine.diff import SCAN_RECORDS_MAX
 from topics.engine.topics.idempotency import PRODUCER_HISTORY
 from topics.model.append import Appended
@@ -92,18 +91,6 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.NOT_THERE,
         exit_codes.GAPS,
     ]
-
-
-def test_every_command_is_explained() -> None:
-    page = read(DOCS / "reference/cli.md")
-    commands = [command.name for command in app.registered_commands]
-    groups = [
-        f"{group.name} {command.name}"
-        for group in app.registered_groups
-        if group.typer_instance is not None
-        for command in group.typer_instance.registered_commands
-    ]
-    assert [name for name in [*commands, *groups] if f"`topics {name}" not in page] == []
 
 
 def test_every_command_and_code_of_the_line_protocol_is_explained() -> None:
