@@ -80,7 +80,8 @@ class Stop:
         """End when whoever holds the other end of stdin has ended, however it did."""
 
         def wait() -> None:
-            while sys.stdin.buffer.read(1):
+            # Not by sys.stdin.buffer: this thread would hold its lock, and an exit then aborts.
+            while os.read(sys.stdin.fileno(), 1):
                 pass
             self._event.set()
             # Whoever started us may be gone with the server that a batch is waiting for.
