@@ -10,6 +10,7 @@ import pytest
 from topics.errors import OptionError
 from topics.pipeline import run_file
 from topics.pipeline.file import PipelineFile, default_pipeline, parse_pipeline
+from topics.pipeline.lake.compact import run_compact
 
 NO_SPARK: Any = None
 DEADLINE_S = 30.0
@@ -24,7 +25,7 @@ def test_a_compaction_that_starts_before_the_lake_does_finds_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compacted = threading.Event()
-    real: Callable[..., None] = run_file.run_compact
+    real: Callable[..., None] = run_compact
 
     def compact_first(*given: object) -> None:
         try:
