@@ -14,7 +14,15 @@ from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
 from topics.client.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
-from topics.errors import Closed, RecordTooLarge, RequestError, Throttled, TopicFull, Unreachable
+from topics.errors import (
+    Closed,
+    PartlyWritten,
+    RecordTooLarge,
+    RequestError,
+    Throttled,
+    TopicFull,
+    Unreachable,
+)
 from topics.model.append import Appended
 from topics.testing.server_process import ServerProcess
 
@@ -105,6 +113,58 @@ def test_a_refused_record_fails_alone(client: Topics) -> None:
     producer.close()
     data = [record.data for record in client.diff(name).records]
     assert data == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
+def test_what_some_partitions_took_of_a_batch_succeeds(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_records=2, discard="reject")
+    client.append(name, [{"data": 0, "key": "user1"}, {"data": 0, "key": "user1"}])
+    producer = client.producer(name, linger_ms=3_600_000)
+    futures = [producer.send(key, key=key) for key in ("user7", "user1", "user7", "user1")]
+    with pytest.raises(TopicFull):
+        producer.close()
+    assert [futures[0].result(0), futures[2].result(0)] == [Sent(f"{name}-0", n) for n in (1, 2)]
+    assert isinstance(futures[1].exception(0), TopicFull)
+    assert isinstance(futures[3].exception(0), TopicFull)
+    assert client.state(name).count == 4
+
+
+def test_a_record_that_one_partition_refuses_fails_alone(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_bytes=4_000, discard="reject")
+    producer = client.producer(name, linger_ms=3_600_000)
+    large = "x" * 4_000
+    sent = [("user7", 1), ("user1", large), ("user1", 2), ("user7", 3)]
+    futures = [producer.send(data, key=key) for key, data in sent]
+    with pytest.raises(RecordTooLarge):
+        producer.close()
+    assert isinstance(futures[1].exception(0), RecordTooLarge)
+    good = [futures[n].result(0) for n in (0, 2, 3)]
+    assert good == [Sent(f"{name}-0", 1), Sent(f"{name}-2", 1), Sent(f"{name}-0", 2)]
+    assert client.state(name).count == 3
+
+
+def test_several_partitions_that_refuse_are_not_asked_again(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_bytes=4_000, discard="reject")
+    producer = client.producer(name, linger_ms=3_600_000)
+    sent = [("user7", 1), ("user1", 4_000), ("user3", 4_000)]  # one a partition
+    futures = [producer.send("x" * size, key=key) for key, size in sent]
+    with pytest.raises(PartlyWritten):
+        producer.close()
+    assert futures[0].result(0).seq == 1
+    assert all(isinstance(future.exception(0), PartlyWritten) for future in futures[1:])
+
+
+def test_a_repeat_whose_seqs_are_forgotten_is_a_success() -> None:
+    fields = {"topic": "t", "first_seq": 0, "last_seq": 0, "head_seq": 9, "count": 0}
+    known = msgspec.json.encode({**fields, "created": False, "deduped": True})
+    with (
+        serving(lambda connection, _: connection.sendall(reply(200, known))) as server,
+        Topics(server.url) as client,
+        client.producer("t") as producer,
+    ):
+        assert producer.send(1).result(DEADLINE_S) == Sent("t", 0)
 
 
 def test_what_is_no_json_is_refused_at_once(client: Topics) -> None:

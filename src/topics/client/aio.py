@@ -16,6 +16,7 @@ from topics.client.async_consumer import AsyncConsumer
 from topics.client.async_groups import AsyncGroupsFace
 from topics.client.async_producer import AsyncProducer
 from topics.client.async_transport import AsyncTransport
+from topics.client.client import BACKUP_S
 from topics.client.membership import ConsumerSettings
 from topics.client.producer import BUFFER_BYTES, DELIVERY_S
 from topics.client.queue import AsyncQueueHandle
@@ -29,6 +30,7 @@ from topics.errors import Unreachable
 from topics.handles import AsyncTopicHandle
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.groups import DEFAULT_SESSION_MS
@@ -347,6 +349,10 @@ class AsyncTopics(AsyncGroupsFace):
     async def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return await self._call(calls.metrics())
+
+    async def backup(self, name: str, *, timeout_s: float = BACKUP_S) -> BackedUp:
+        """Have everything copied, as it is at one moment, to `name` in the server's folder."""
+        return await self._call(calls.backup(name, timeout_s=timeout_s))
 
     async def close(self) -> None:
         await self._transport.close()

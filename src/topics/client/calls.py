@@ -11,6 +11,7 @@ from topics.client.request import Call, Flow, Request
 from topics.errors import RequestError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_router_name, check_topic_name
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
@@ -238,6 +239,18 @@ def routers() -> Flow[list[RouterState]]:
 
 
 # The server.
+
+
+def backup(name: str, *, timeout_s: float) -> Call[BackedUp]:
+    request = post(f"/v0/backups/{quote(check_topic_name(name), safe='')}", {})
+    # Not repeatable: a second one finds the name taken by the first.
+    return Call(
+        request=request,
+        decode=replies.read_backed_up,
+        repeatable=False,
+        name=name,
+        wait_ms=int(timeout_s * 1000),
+    )
 
 
 def health() -> Call[replies.Health]:

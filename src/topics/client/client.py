@@ -27,6 +27,7 @@ from topics.errors import Unreachable
 from topics.handles import TopicHandle
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page
 from topics.model.groups import DEFAULT_SESSION_MS
@@ -36,6 +37,8 @@ from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
 
 T = TypeVar("T")
+BACKUP_S = 3600.0
+"""A backup is answered when it is whole: a large one takes minutes."""
 
 
 class Topics(GroupsFace):
@@ -346,6 +349,10 @@ class Topics(GroupsFace):
     def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return self._call(calls.metrics())
+
+    def backup(self, name: str, *, timeout_s: float = BACKUP_S) -> BackedUp:
+        """Have everything copied, as it is at one moment, to `name` in the server's folder."""
+        return self._call(calls.backup(name, timeout_s=timeout_s))
 
     def close(self) -> None:
         self._transport.close()

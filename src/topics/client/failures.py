@@ -44,7 +44,8 @@ def _partly_written(failure: _Failure, name: str, make: Make) -> TopicsError:
     """Make the error of a write that some partitions have: the answer is that of its cause."""
     cause = msgspec.structs.replace(failure, message=failure.message.partition("; partitions ")[0])
     detail = failure.detail
-    return errors.PartlyWritten(make(cause, name), detail["placements"], detail["failed"])
+    placed = [(place, seq) for place, seq in detail.get("seqs", ())]
+    return errors.PartlyWritten(make(cause, name), detail["placements"], detail["failed"], placed)
 
 
 def _of_status(status: int) -> type[TopicsError]:
@@ -103,6 +104,7 @@ _MAKE: dict[str, Make] = {
     "topic_not_found": _named(errors.TopicNotFound),
     "topic_exists_incompatible": _incompatible,
     "topic_not_empty": _named(errors.TopicNotEmpty),
+    "backup_exists": _plain(errors.BackupExists),
     "topic_full": _named(errors.TopicFull),
     "not_a_queue": _named(errors.NotAQueue),
     "router_not_found": _named(errors.RouterNotFound),

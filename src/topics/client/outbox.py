@@ -5,6 +5,7 @@ import secrets
 from collections import deque
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
+from itertools import chain, repeat
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from topics.client import calls
 from topics.client.request import Call
 from topics.errors import (
     BatchTooLarge,
+    PartlyWritten,
     PayloadTooLarge,
     RecordTooLarge,
     RequestError,
@@ -30,7 +32,10 @@ OF_ONE_RECORD: Final = (RequestError, RecordTooLarge, BatchTooLarge, PayloadTooL
 
 
 class Sent(Struct, frozen=True):
-    """Where a record is: `topic` names the partition, if there are any."""
+    """Where a record is: `topic` names the partition, if there are any.
+
+    `seq` is 0 for a record that is there, but whose seq the server has forgotten.
+    """
 
     topic: str
     seq: int
@@ -118,12 +123,15 @@ class Outbox:
     def deliver(self, batch: list[Entry]) -> Generator[Call[Appended], Appended | TopicsError]:
         """Yield the calls that deliver a batch; take what came of each.
 
-        A batch that is refused because of one record is halved until that record stands alone.
+        A batch that is refused because of one record is halved until that record stands alone; what
+        some partitions have of it is not sent again.
         """
         parts = [batch]
         while parts:
             part = parts.pop()
             outcome = yield self._call_for(part)
+            if isinstance(outcome, PartlyWritten) and outcome.placed:
+                part, outcome = self._succeed_partly(part, outcome)
             if isinstance(outcome, Appended):
                 self._succeed(part, outcome)
             elif len(part) > 1 and type(outcome) in OF_ONE_RECORD:
@@ -156,8 +164,26 @@ class Outbox:
             places = [Sent(names[place], seq) for place, seq in appended.placed]
         else:
             places = [Sent(appended.topic, seq) for seq in appended.seqs]
-        for entry, sent in zip(entries, places, strict=True):
+        forgotten = repeat(Sent(appended.topic, 0))
+        for entry, sent in zip(entries, chain(places, forgotten), strict=False):
             entry.succeed(sent)
+
+    def _succeed_partly(
+        self, entries: list[Entry], told: PartlyWritten
+    ) -> tuple[list[Entry], TopicsError]:
+        """Settle the records that partitions took; return the others, and why they are not there.
+
+        Of several partitions each has a reason of its own, and only the first one is told.
+        """
+        names = {placement["partition"]: str(placement["topic"]) for placement in told.placements}
+        rest: list[Entry] = []
+        for entry, (place, seq) in zip(entries, told.placed, strict=True):
+            if place not in names:
+                rest.append(entry)
+                continue
+            self._settle([entry])
+            entry.succeed(Sent(names[place], seq))
+        return rest, told.cause if len(told.failed) == 1 else told
 
     def _settle(self, entries: list[Entry]) -> None:
         self.held_bytes -= sum([len(entry.record_json) for entry in entries])

@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from topics.errors import TopicsError
 from topics.model.append import Appended
+from topics.model.backups import BackedUp
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Tombstone
 from topics.model.json_text import decode_text
@@ -106,6 +107,7 @@ read_redriven = decoder(Redriven)
 read_topic_page = decoder(TopicPage)
 read_router_page = decoder(RouterPage)
 read_health = decoder(Health)
+read_backed_up = decoder(BackedUp)
 
 
 def read_state(body: bytes) -> TopicState:
