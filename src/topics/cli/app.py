@@ -49,6 +49,11 @@ COMMANDS = (
         "Measure a server for a few seconds: append one by one, in batches, then read.",
     ),
     Later(
+        "backup",
+        "topics.cli.backup:run_backup",
+        "Have a server copy everything, as it is at one moment, while it goes on.",
+    ),
+    Later(
         "verify",
         "topics.cli.verify:run_verify",
         "Check every frame, index entry and snapshot of a data directory; change nothing.",

@@ -33,6 +33,7 @@ CASES: dict[str, str] = {
     "import": "{file} {n}imported",
     "top": "--once --interval 0.1",
     "bench": "--seconds 0.1 --threads 1",
+    "backup": "{n}copy",
     "topic ls": "",
     "topic show": "evil",
     "topic create": "{n}made ttl_ms=5000",
@@ -62,6 +63,14 @@ ELSEWHERE = {"serve", "up", "demo"}
 DOCUMENTS = {"config show", "verify", "inspect", "repair", "import-broker"}
 """With --json they print one document."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*(3[0-9]|4[0-9]|9[0-7])m")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    directory = tmp_path_factory.mktemp("server")
+    settings = {"TOPICS_BACKUP_DIR": str(directory / "backups")}
+    with ServerProcess(str(directory / "data"), settings=settings) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
