@@ -90,6 +90,7 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.LATER,
         exit_codes.NOT_THERE,
         exit_codes.GAPS,
+        exit_codes.INTERRUPTED,
     ]
 
 
