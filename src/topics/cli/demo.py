@@ -128,9 +128,9 @@ def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
 
 
 def _bill(client: "Topics", over: threading.Event) -> None:
-    """Read all orders there are, again and again; the group remembers how far it came."""
-    while not over.wait(BILL_EVERY_S):
-        with client.consumer(GROUP, [ORDERS], member="billing", until_caught_up=True) as orders:
+    """Read all orders there are, again and again, as one member that stays."""
+    with client.consumer(GROUP, [ORDERS], member="billing", until_caught_up=True) as orders:
+        while not over.wait(BILL_EVERY_S):
             for _ in orders:
                 pass
 
