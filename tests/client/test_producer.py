@@ -13,7 +13,6 @@ from tests.client.bad_server import reply, serving
 from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
-from topics.client.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
 from topics.errors import (
     Closed,
     PartlyWritten,
@@ -23,6 +22,7 @@ from topics.errors import (
     TopicFull,
     Unreachable,
 )
+from topics.handles.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
 from topics.model.append import Appended
 from topics.testing.server_process import ServerProcess
 
@@ -189,10 +189,10 @@ def test_the_first_error_is_told_by_the_close(client: Topics) -> None:
 def test_nobody_waits_for_a_producer_that_broke(client: Topics) -> None:
     producer = client.producer(fresh(), linger_ms=3_600_000)
 
-    def broken(_call: object) -> Appended:
+    def broken(_topic: str, _body: bytes) -> Appended:
         raise ZeroDivisionError
 
-    producer._call = broken
+    producer._deliver = broken
     futures = [producer.send(n) for n in range(3)]
     with pytest.raises(Unreachable):
         producer.flush()
@@ -249,7 +249,7 @@ def test_kills_of_the_server_lose_and_repeat_nothing(mortal: ServerProcess) -> N
 
 def test_a_batch_is_cut_by_records_and_by_bytes() -> None:
     loop = asyncio.new_event_loop()
-    outbox = Outbox("t", max_batch=3)
+    outbox = Outbox(max_batch=3)
     for size in (1, 1, 1, 1, BATCH_BYTES, 1):
         outbox.add(Entry(encode_record("x" * size), loop.create_future()))
     assert [len(outbox.take_batch()) for _ in range(4)] == [3, 1, 1, 1]

@@ -73,7 +73,16 @@ def _incompatible(failure: _Failure, name: str) -> TopicsError:
         topic = failure.detail.get("topic", name)
         return errors.TopicPartitioned(topic, list(failure.detail["partitions"]))
     reason = failure.detail.get("reason")
+    if reason == "recreated":
+        return errors.TopicRecreated(name, int(failure.detail.get("epoch", 0)))
     return errors.TopicExistsIncompatible(failure.message, reason=reason)
+
+
+def _not_found(failure: _Failure, _: str) -> TopicsError:
+    for kind in (errors.PinNotFound, errors.UploadNotFound):  # their code is that of a route
+        if failure.message == str(kind()):
+            return kind()
+    return errors.RouteNotFound(failure.message)
 
 
 def _throttled(failure: _Failure, _: str) -> TopicsError:
@@ -116,7 +125,7 @@ _MAKE: dict[str, Make] = {
     "router_cycle": lambda failure, _: errors.RouterCycle(list(failure.detail.get("cycle", []))),
     "unauthorized": _plain(errors.Unauthorized),
     "forbidden": _plain(errors.Forbidden),
-    "not_found": _plain(errors.RouteNotFound),
+    "not_found": _not_found,
     "method_not_allowed": lambda failure, _: errors.MethodNotAllowed(
         "the method", tuple(failure.detail.get("allowed", ()))
     ),
