@@ -21,8 +21,6 @@ BadRow: TypeAlias = Literal["fail", "deadLetter"]
 Where: TypeAlias = int | Literal["earliest", "latest"]
 T = TypeVar("T")
 
-TASK_RECORDS: Final = 100_000
-"""A task of Spark costs 50 ms whatever it does: less than this would not pay."""
 MAX_SINK_ID_BYTES: Final = 64
 BATCH_RECORDS_MAX: Final = 10_000
 
@@ -54,7 +52,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_partitions: int = 1
-    records_per_partition: int = TASK_RECORDS
+    records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     schema: str | None = None
     verify: bool = True
@@ -137,7 +135,7 @@ def parse_source_options(
         max_records_per_trigger=options.take("maxRecordsPerTrigger", _parse_positive),
         max_bytes_per_trigger=options.take("maxBytesPerTrigger", _parse_positive),
         min_partitions=options.take("minPartitions", _parse_positive) or 1,
-        records_per_partition=options.take("recordsPerPartition", _parse_positive) or TASK_RECORDS,
+        records_per_partition=options.take("recordsPerPartition", _parse_positive),
         fail_on_data_loss=options.take("failOnDataLoss", _parse_bool) is not False,
         schema=options.text("schema"),
         verify=options.take("verify", _parse_bool) is not False,

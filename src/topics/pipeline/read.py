@@ -22,7 +22,17 @@ from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.http_reader import read_http
 from topics.pipeline.offsets import PartRange, PartState, check_named, place_of
 from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, Piece, Plan, Span, Task, pieces_of, plan_batch, split_lost
+from topics.pipeline.plan import (
+    Gap,
+    Piece,
+    Plan,
+    Span,
+    Task,
+    pieces_of,
+    plan_batch,
+    split_lost,
+    task_records,
+)
 from topics.pipeline.push_down import Bounds, push
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
@@ -139,7 +149,10 @@ class TopicsReader(DataSourceReader):
         self._schema = schema
         self._snapshot = snapshot
         self._bounds = Bounds()
-        Decoder(schema, self._bounds, verify=options.verify)  # refuses columns it cannot make
+        self._decoder()  # refuses columns it cannot make
+
+    def _decoder(self) -> Decoder:
+        return Decoder(self._schema, self._bounds, verify=self._options.verify)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what narrows the range, if the query says that its frame is used once.
@@ -167,7 +180,8 @@ class TopicsReader(DataSourceReader):
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
             self._bounds,
-            records_per_task=self._options.records_per_partition,
+            records_per_task=self._options.records_per_partition
+            or task_records(manifests.values(), reads_frames=self._decoder().needs_frames),
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         )
