@@ -11,6 +11,7 @@ import msgspec
 from topics.pipeline.jobs.job import PIPELINE_TOPIC, JobRun
 from topics.pipeline.lake.files import adopt
 from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.publish import publish
 from topics.pipeline.lake.query import QueryOptions, Stopped, never, run_query
 from topics.pipeline.lake.write import Batch, save
 
@@ -91,6 +92,7 @@ class _RollupWriter:
         schemas = {} if TABLE in state.schemas else {TABLE: schema.json()}
         change = msgspec.structs.replace(batch.change(), add=tuple(files), schemas=schemas)
         self._log.commit(change)
+        publish(self._log)
         return sum(file.rows for file in files)
 
     def _tell(self, rows: "DataFrame", batch: Batch) -> None:

@@ -17,7 +17,7 @@ from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.lake.entry import Query
 from topics.pipeline.lake.log import CHECKPOINT_DIR, LakeLog
 from topics.pipeline.lake.write import Batch
-from topics.pipeline.offsets import parse_offsets
+from topics.pipeline.offsets import Offsets, parse_offsets
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
 
@@ -68,8 +68,12 @@ def run_query(
         server = Server(options.url, options.token)
 
         def on_batch(frame: "DataFrame", number: int) -> None:
-            offsets = query.offsets(number)
-            batch = Batch(query=name, query_id=query.id(), number=number, offsets=offsets)
+            places = query.places(number)
+            offsets = {part: place.next_from_seq for part, place in places.items()}
+            epochs = {part: place.epoch for part, place in places.items()}
+            batch = Batch(
+                query=name, query_id=query.id(), number=number, offsets=offsets, epochs=epochs
+            )
             rows = write(frame, batch)
             if rows:  # progress is a record, too: telling of nothing would go on for ever
                 run.step(rows=rows, batch=number, lag=_lag(server, options.topics, offsets))
@@ -167,11 +171,10 @@ class _Checkpoint:
         assert found is not None, "Spark writes it before the first batch"
         return found
 
-    def offsets(self, batch: int) -> dict[str, int]:
+    def places(self, batch: int) -> Offsets:
         """Return how far a batch reaches; Spark has written it before the batch begins."""
         text = self._log.disk.read(f"{self.path}/offsets/{batch}").decode()
-        places = parse_offsets(msgspec.json.decode(text.strip().splitlines()[-1]))
-        return {name: place.next_from_seq for name, place in places.items()}
+        return parse_offsets(msgspec.json.decode(text.strip().splitlines()[-1]))
 
     def _id_or_none(self) -> str | None:
         try:
