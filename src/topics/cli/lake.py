@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -34,6 +34,7 @@ Once = Annotated[bool, typer.Option("--once", help="end when all there is was re
 Interval = Annotated[str, typer.Option("--every", metavar="TIME", help="how often, if not once")]
 MaxRecords = Annotated[int, typer.Option("--max-records", min=1, help="records of one batch")]
 DEFAULT_LAKE = Path("topics-lake")
+TableFormatName: TypeAlias = Literal["parquet", "delta", "iceberg"]
 
 lake_app = typer.Typer(help="Topics to tables of Parquet files.", invoke_without_command=True)
 
@@ -48,6 +49,16 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     every: Interval = "1s",
     max_records: MaxRecords = 1_000_000,
     typed: Annotated[bool, typer.Option(help="make typed tables, too")] = True,
+    form: Annotated[
+        TableFormatName | None,
+        typer.Option(
+            "--format", help="of a lake that is made: parquet (default), or tables for others too"
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="one of pyiceberg's own configuration, for iceberg"),
+    ] = None,
     recover: Annotated[
         bool, typer.Option("--recover", help="the checkpoint is lost: go on behind the last batch")
     ] = False,
@@ -64,8 +75,10 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     check_installed()
     from topics.pipeline.file import parse_interval_ms  # noqa: PLC0415 - an extra
     from topics.pipeline.jobs.lake import run_lake  # noqa: PLC0415
+    from topics.pipeline.lake.publish import parse_format  # noqa: PLC0415
     from topics.pipeline.lake.query import QueryOptions  # noqa: PLC0415
 
+    tables = parse_format(form, catalog)
     token = read_token(token_file)
     options = QueryOptions(
         url=url,
@@ -85,7 +98,7 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
         stop = Stop()
         with open_spark("lake", master) as spark:
             stop.on_signals()
-            run_lake(spark, root, options, run, infer=typed, stopped=stop)
+            run_lake(spark, root, options, run, infer=typed, tables=tables, stopped=stop)
 
 
 @lake_app.command("compact")

@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from topics.errors import ConfigError
 from topics.pipeline.lake.compact import GRACE_MS, TARGET_BYTES
+from topics.pipeline.lake.entry import FormatName, TableFormat
 from topics.pipeline.lake.log import check_root
+from topics.pipeline.lake.publish import parse_format
 from topics.pipeline.lake.query import DEFAULT_BATCH_RECORDS
 from topics.pipeline.lake.typed import TypedTable
 
@@ -63,10 +65,16 @@ class PipelineFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     url: str = "http://127.0.0.1:4000"
     token_file: str | None = None
     master: str = "local[*]"
+    format: FormatName | None = None
+    catalog: str | None = None
     schemas: dict[str, str] = {}
     sources: dict[str, SourceSpec] = {}
     tables: dict[str, TableSpec] = {}
     jobs: dict[str, JobSpec] = {}
+
+    @property
+    def table_format(self) -> TableFormat | None:
+        return parse_format(self.format, self.catalog)
 
     def topics_of(self, job: JobSpec) -> str:
         return "*" if job.source is None else ",".join(self.sources[job.source].topics)
@@ -107,6 +115,7 @@ def parse_pipeline(text: str, *, name: str) -> PipelineFile:
     except msgspec.ValidationError as problem:
         raise ConfigError(f"{name}: {problem}") from problem
     check_root(parsed.lake)
+    _ = parsed.table_format  # says what is missing
     _check_names(parsed, name)
     return parsed
 

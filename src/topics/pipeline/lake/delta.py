@@ -56,7 +56,10 @@ def _publish(listing: Listing, now_ms: int) -> None:
     if has_new(known, listing.columns):
         table.alter.add_columns(schema.fields)
     gone = shown - listing.files.keys()
-    actions = [*added, *(RemoveAction(path, True, now_ms) for path in gone)]  # noqa: FBT003 - takes no names
+    actions: list[AddAction | RemoveAction] = [
+        *added,
+        *(RemoveAction(path, True, now_ms) for path in gone),  # noqa: FBT003 - takes no names
+    ]
     if actions:
         table.create_write_transaction(
             actions, "append", table.schema(), by, commit_properties=properties

@@ -171,7 +171,7 @@ def _name_mapping(change: Transaction, listing: Listing) -> str:
     """Map names to ids; columns that only files have get ids that no column of a table has."""
     own = change.table_metadata.schema().name_mapping.root
     hidden = [
-        MappedField(field_id=_HIDDEN_ID + number, names=[name])
+        MappedField.model_validate({"field-id": _HIDDEN_ID + number, "names": [name]})
         for number, name in enumerate(listing.hidden)
     ]
     return NameMapping([*own, *hidden]).model_dump_json()

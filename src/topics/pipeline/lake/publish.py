@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from topics.errors import OptionError
-from topics.pipeline.lake.entry import LakeFile, LakeState, TableFormat
+from topics.pipeline.lake.entry import FormatName, LakeFile, LakeState, TableFormat
 from topics.pipeline.lake.log import GAPS, LakeLog, table_dir
 from topics.pipeline.lake.tables import COLUMNS
 
@@ -71,6 +71,15 @@ def check_format(wanted: TableFormat) -> None:
         )
     if wanted.catalog is not None and wanted.name != "iceberg":
         raise OptionError(f"a catalog goes with iceberg; tables in {wanted.name} have none")
+
+
+def parse_format(name: FormatName | None, catalog: str | None) -> TableFormat | None:
+    """Read what was asked for; nothing said is nothing asked."""
+    if name is None and catalog is None:
+        return None
+    wanted = TableFormat(name or "parquet", catalog)
+    check_format(wanted)
+    return wanted
 
 
 def open_tables(log: LakeLog, chosen: TableFormat) -> Tables | None:
@@ -131,12 +140,10 @@ def changed_types(known: Fields, wanted: Fields) -> list[tuple[str, ...]]:
     for field in known:
         name, one = field["name"], field["type"]
         other = types.get(name, one)
-        if _kind(one) != _kind(other):
-            found.append((name,))
-        elif _kind(one) == "struct":
-            below = changed_types(one["fields"], other["fields"])
+        below = changed_types(_inner(one), _inner(other))
+        if _kind(one) == _kind(other) == "struct":
             found += [(name, *path) for path in below]
-        elif _inner(one) and changed_types(_inner(one), _inner(other)):
+        elif _kind(one) != _kind(other) or below:
             found.append((name,))
     return found
 

@@ -66,6 +66,7 @@ def begin(log: LakeLog, wanted: TableFormat | None) -> None:
             "chosen with its first run; make another lake"
         )
     schema = StructType.fromDDL(RAW_DDL)
+    assert isinstance(schema, StructType)
     schemas = {
         table: schema.json()
         for table in (RAW, GAPS)
