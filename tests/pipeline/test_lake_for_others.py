@@ -67,7 +67,7 @@ def test_others_read_the_rows_that_the_lake_has(
     assert read(lake, tables, "_raw") == read(lake, tables, "_gaps") == []
     feed.append([{"data": {"n": n, "who": {"a": 1}}, "tag": f"t{n}"} for n in range(3)])
     lake.run()
-    feed.append([{"data": {"n": 1.5, "who": {"b": "x"}, "list": [{"c": 1}]}}, {"data": "text"}])
+    feed.append([{"data": {"n": 1.5, "who": {"b": "x"}, "list": [1]}}, {"data": "text"}])
     lake.run()
     feed.number(60)
     lake.run()

@@ -98,7 +98,7 @@ def batch(number: int, **change: Any) -> Change:  # noqa: ANN401 - any field
     return Change(query="lake", query_id="q", batch=number, **change)
 
 
-def test_a_published_table_has_every_row_with_the_values_of_its_folders(table: Table):
+def test_a_published_table_has_every_row_with_the_values_of_its_folders(table: Table) -> None:
     one = table.file("b0", [1, 2], a=(pa.int64(), 7))
     table.log.commit(batch(0, schemas=table.schema(a=LONG), add=(one,)))
     publish(table.log)
@@ -110,13 +110,13 @@ def test_a_published_table_has_every_row_with_the_values_of_its_folders(table: T
     assert {str(row["date"]) for row in rows} == {"2026-11-15"}
 
 
-def test_a_table_without_files_is_there_and_empty(table: Table):
+def test_a_table_without_files_is_there_and_empty(table: Table) -> None:
     table.log.commit(Change(schemas=table.schema(a=LONG)))
     publish(table.log)
     assert table.read() == []
 
 
-def test_files_that_no_commit_names_are_not_in_the_table(table: Table):
+def test_files_that_no_commit_names_are_not_in_the_table(table: Table) -> None:
     one, left = (table.file(name, [1], a=(pa.int64(), 7)) for name in ("b0", "left"))
     table.log.commit(batch(0, schemas=table.schema(a=LONG), add=(one,)))
     publish(table.log)
@@ -124,7 +124,7 @@ def test_files_that_no_commit_names_are_not_in_the_table(table: Table):
     assert table.seqs() == [1]
 
 
-def test_a_batch_that_is_committed_and_published_again_adds_nothing(table: Table):
+def test_a_batch_that_is_committed_and_published_again_adds_nothing(table: Table) -> None:
     change = batch(0, schemas=table.schema(a=LONG), add=(table.file("b0", [1], a=(pa.int64(), 7)),))
     for _ in range(2):
         table.log.commit(change)
@@ -132,7 +132,7 @@ def test_a_batch_that_is_committed_and_published_again_adds_nothing(table: Table
     assert table.seqs() == [1]
 
 
-def test_what_was_committed_and_not_published_comes_with_the_next_publication(table: Table):
+def test_what_was_committed_and_not_published_comes_with_the_next_publication(table: Table) -> None:
     table.log.commit(Change(schemas=table.schema(a=LONG)))
     publish(table.log)
     for number in range(3):  # as if killed after each commit
@@ -145,7 +145,7 @@ def test_what_was_committed_and_not_published_comes_with_the_next_publication(ta
 
 def test_a_publication_that_was_cut_off_between_tables_is_finished_by_the_next(
     table: Table, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     table.log.commit(Change(schemas=table.schema(a=LONG)))
     table.log.commit(batch(0, add=(table.file("b0", [1], a=(pa.int64(), 7)),)))
 
@@ -160,7 +160,7 @@ def test_a_publication_that_was_cut_off_between_tables_is_finished_by_the_next(
     assert table.seqs() == [1]
 
 
-def test_compacted_files_replace_the_small_ones(table: Table):
+def test_compacted_files_replace_the_small_ones(table: Table) -> None:
     small = [table.file(f"b{n}", [n], a=(pa.int64(), 7)) for n in (1, 2)]
     table.log.commit(batch(0, schemas=table.schema(a=LONG), add=tuple(small)))
     publish(table.log)
@@ -172,7 +172,7 @@ def test_compacted_files_replace_the_small_ones(table: Table):
     assert table.seqs() == [1, 2]
 
 
-def test_a_new_field_is_a_new_column_and_null_in_older_rows(table: Table):
+def test_a_new_field_is_a_new_column_and_null_in_older_rows(table: Table) -> None:
     one = table.file("b0", [1], a=(pa.int64(), 7))
     table.log.commit(batch(0, schemas=table.schema(a=LONG), add=(one,)))
     publish(table.log)
@@ -184,7 +184,7 @@ def test_a_new_field_is_a_new_column_and_null_in_older_rows(table: Table):
     assert values == [{"a": 7, "b": None}, {"a": 8, "b": "x"}]
 
 
-def test_a_column_of_another_type_comes_with_all_its_files_anew(table: Table):
+def test_a_column_of_another_type_comes_with_all_its_files_anew(table: Table) -> None:
     one = table.file("b0", [1], a=(pa.int64(), 7), b=(pa.string(), "x"))
     table.log.commit(batch(0, schemas=table.schema(a=LONG, b=TEXT), add=(one,)))
     publish(table.log)
@@ -201,7 +201,7 @@ def test_a_column_of_another_type_comes_with_all_its_files_anew(table: Table):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_columns_that_only_the_files_have_are_not_shown(name: str, tmp_path: Path):
+def test_columns_that_only_the_files_have_are_not_shown(name: str, tmp_path: Path) -> None:
     table = Table(tmp_path, name, table="_gaps")
     columns = struct(topic="string", partition="integer", seq="long", gap_from="long")
     folder = "gaps/topic=t"
@@ -218,7 +218,7 @@ def test_columns_that_only_the_files_have_are_not_shown(name: str, tmp_path: Pat
     assert table.read() == [{"topic": "t", "partition": 0, "gap_from": 5}]
 
 
-def test_types_that_change_are_told_from_columns_that_are_new():
+def test_types_that_change_are_told_from_columns_that_are_new() -> None:
     known = struct(a="long", v=struct(x="long", l={"type": "array", "elementType": "long"}))
     wider = struct(a="long", v=struct(x="long", l=known["fields"][1]["type"]["fields"][1]["type"]))
     wider["fields"][1]["type"]["fields"].append(field("new", "string"))
@@ -232,13 +232,13 @@ def test_types_that_change_are_told_from_columns_that_are_new():
 @pytest.mark.parametrize(("name", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
 def test_a_package_that_is_missing_is_named_with_its_extra(
     name: str, package: str, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     monkeypatch.setattr(publishing, "find_spec", lambda _: None)
     with pytest.raises(OptionError, match=rf"need {package}: .*topics\[{name}\]"):
         check_format(TableFormat(name))  # type: ignore[arg-type] # a parameter
 
 
-def test_a_catalog_is_for_iceberg_alone():
+def test_a_catalog_is_for_iceberg_alone() -> None:
     check_format(TableFormat("iceberg", "prod"))
     with pytest.raises(OptionError, match="goes with iceberg"):
         check_format(TableFormat("delta", "prod"))
