@@ -382,3 +382,21 @@ def test_topics_that_were_dropped_or_made_anew_are_told_apart_from_damage(
     rows = lake.rows("_raw")
     assert len({row.epoch for row in rows if row.topic == feed.topic}) == 2
     assert {row.gap_reason for row in lake.rows("_gaps")} == {"recreated", "deleted"}
+
+
+def test_nothing_is_found_in_a_healthy_store_of_a_million_records(tmp_path: Path) -> None:
+    import topics  # noqa: PLC0415 - as a user opens it
+
+    path = tmp_path / "data"
+    records = [{"data": {"n": n}, "tag": f"t{n % 50}"} for n in range(10_000)]
+    with topics.open(str(path)) as log:
+        log.create("orders", durability="disk")
+        for _ in range(100):
+            log.append("orders", records)
+        log.delete("orders", match="t3")
+    report = audit_here(path)
+    assert report.healthy, report.files[:5]
+    assert (report.files, report.records) == ([], 1_000_000)
+    assert {topic.verdict for topic in report.topics} == {"ok"}
+    flip_data(path)
+    assert not audit_here(path).healthy
