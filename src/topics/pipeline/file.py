@@ -23,6 +23,12 @@ from topics.pipeline.lake.typed import TypedTable
 
 ONCE: Final = "once"
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_USES: Final = {
+    "lake": {"source", "infer", "max_records"},
+    "rollup": {"source", "max_records", "window_ms"},
+    "compact": {"target_bytes", "grace_ms"},
+}
+"""What a job of a kind may say besides `kind` and `trigger`."""
 _INTERVAL: Final = re.compile(r"(\d+)(ms|s|m|h)")
 
 
@@ -117,6 +123,8 @@ def parse_pipeline(text: str, *, name: str) -> PipelineFile:
     check_root(parsed.lake)
     _ = parsed.table_format  # says what is missing
     _check_names(parsed, name)
+    for title, job in parsed.jobs.items():
+        _check_uses(job, found["jobs"][title], f"{name}: [jobs.{title}]")
     return parsed
 
 
@@ -137,6 +145,12 @@ def _check_keys(found: Mapping[str, Any], kind: type[Struct], where: str) -> Non
             for name, one in value.items():
                 if isinstance(one, dict):
                     _check_keys(one, inner, f"{where}: [{key}.{name}]")
+
+
+def _check_uses(job: JobSpec, given: Mapping[str, Any], where: str) -> None:
+    unused = sorted(set(given) - {"kind", "trigger"} - _USES[job.kind])
+    if unused:
+        raise ConfigError(f"{where}: a job of kind {job.kind} does not use `{unused[0]}`")
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:

@@ -130,11 +130,12 @@ def _read_options(options: QueryOptions, starting: str) -> dict[str, Any]:
 
 def _go_on(server: Server, topics: str, known: Query) -> str:
     """Return where to go on behind the last batch; what is new, or made anew, begins at 0."""
-    places = {state.part.name: _place(state, known) for state in _states(server, topics)}
+    places = {state.part.name: reached(state, known) for state in _states(server, topics)}
     return msgspec.json.encode(places).decode() if places else "earliest"
 
 
-def _place(state: PartState, known: Query) -> int:
+def reached(state: PartState, known: Query) -> int:
+    """Return behind which seq a part goes on; one that is new, or made anew, has all to come."""
     name = state.part.name
     is_same = known.epochs.get(name, state.epoch) == state.epoch
     return known.offsets.get(name, 0) if is_same else 0
