@@ -85,6 +85,11 @@ class Table:
         rows: list[dict[str, Any]] = found.to_pylist()
         return sorted(rows, key=lambda row: row.get("seq", 0))
 
+    def listing(self) -> list[str]:
+        """Return all that lies in the folder of the table."""
+        folder = Path(self.log.root, table_dir(self.table))
+        return sorted(str(path) for path in folder.rglob("*"))
+
     def seqs(self) -> list[int]:
         return [row["seq"] for row in self.read()]
 
@@ -158,6 +163,28 @@ def test_a_publication_that_was_cut_off_between_tables_is_finished_by_the_next(
             publish(table.log)
     publish(table.log)
     assert table.seqs() == [1]
+
+
+def test_only_the_tables_of_a_change_are_looked_at(table: Table) -> None:
+    change = batch(0, schemas=table.schema(a=LONG), add=(table.file("b0", [1], a=(pa.int64(), 7)),))
+    table.log.commit(change)
+    publish(table.log)
+    two = table.file("b1", [2], a=(pa.int64(), 7))
+    table.log.commit(batch(1, add=(two,)))
+    publish(table.log, Change(schemas={"other": "{}"}))
+    assert table.seqs() == [1]
+    publish(table.log, batch(1, add=(two,)))
+    assert table.seqs() == [1, 2]
+
+
+def test_a_table_that_is_as_it_was_gets_no_commit(table: Table) -> None:
+    change = batch(0, schemas=table.schema(a=LONG), add=(table.file("b0", [1], a=(pa.int64(), 7)),))
+    table.log.commit(change)
+    publish(table.log)
+    before = table.listing()
+    table.log.commit(batch(1))
+    publish(table.log)
+    assert table.listing() == before
 
 
 def test_compacted_files_replace_the_small_ones(table: Table) -> None:

@@ -106,6 +106,8 @@ def _told(what: str) -> Iterator[None]:
 def _publish(table: Table, listing: Listing) -> None:
     shown = {task.file.file_path: task.file for task in table.scan().plan_files()}
     wanted = {f"{table.location()}/{path}": file for path, file in listing.files.items()}
+    if wanted.keys() == shown.keys() and table.properties.get(COLUMNS) == listing.schema_json:
+        return
     with table.transaction() as change:
         if not table.spec().fields:
             with change.update_spec() as spec:

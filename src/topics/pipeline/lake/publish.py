@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from topics.errors import OptionError
-from topics.pipeline.lake.entry import FormatName, LakeFile, LakeState, TableFormat
+from topics.pipeline.lake.entry import Change, FormatName, LakeFile, LakeState, TableFormat
 from topics.pipeline.lake.log import GAPS, LakeLog, table_dir
 from topics.pipeline.lake.tables import COLUMNS
 
@@ -95,21 +95,30 @@ def open_tables(log: LakeLog, chosen: TableFormat) -> Tables | None:
     return None
 
 
-def publish(log: LakeLog, *, expire_until_ms: int | None = None) -> None:
-    """Bring all tables to the newest version of the lake; one of Parquet alone has no others."""
+def publish(
+    log: LakeLog, changed: Change | None = None, *, expire_until_ms: int | None = None
+) -> None:
+    """Bring tables to the newest version of the lake: those of a change, or all of them.
+
+    A lake of Parquet alone has none. Every run begins with all: one before it may have been cut.
+    """
     tables = open_tables(log, log.load().format)
     if tables is None:
         return
     try:
         with log.locked("publish"):
             state = log.load()
-            for table in sorted(state.schemas):
+            for table in sorted(state.schemas if changed is None else _tables_of(changed, state)):
                 listing = list_table(log.root, state, table)
                 tables.publish(listing, log.now_ms())
                 if expire_until_ms is not None:
                     tables.expire(table, expire_until_ms)
     finally:
         tables.close()
+
+
+def _tables_of(change: Change, state: LakeState) -> set[str]:
+    return ({file.table for file in change.add} | change.schemas.keys()) & state.schemas.keys()
 
 
 def list_table(root: str, state: LakeState, table: str) -> Listing:

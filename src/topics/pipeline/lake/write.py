@@ -103,7 +103,7 @@ class LakeWriter:
             of_table = [file for file in raw if _topic_of(file.path) in names]
             change = self._write_typed(frame.sparkSession, batch, state, change, table, of_table)
         self._log.commit(change)
-        publish(self._log)
+        publish(self._log, change)
         return sum(file.rows for file in raw)
 
     def _write_raw(self, frame: "DataFrame", batch: Batch, state: LakeState) -> list[LakeFile]:
