@@ -1,5 +1,6 @@
 """Tables of a lake in Delta and Iceberg, without Spark: read back by the packages of others."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 
 from topics.errors import OptionError
 from topics.pipeline.lake import publish as publishing
+from topics.pipeline.lake.columns import changed_types, has_new
 from topics.pipeline.lake.entry import Change, LakeFile, TableFormat
 from topics.pipeline.lake.log import LakeLog, table_dir
-from topics.pipeline.lake.publish import changed_types, check_format, has_new, publish
+from topics.pipeline.lake.publish import check_format, publish
 from topics.testing.manual_clock import ManualClock
 
 pytest.importorskip("deltalake", reason="pip install topics[delta]")
@@ -161,6 +163,16 @@ def test_a_publication_that_was_cut_off_between_tables_is_finished_by_the_next(
         patch.setattr(publishing, "list_table", cut)
         with pytest.raises(KeyboardInterrupt):
             publish(table.log)
+    publish(table.log)
+    assert table.seqs() == [1]
+
+
+def test_a_table_whose_own_list_is_lost_is_listed_anew(table: Table) -> None:
+    change = batch(0, schemas=table.schema(a=LONG), add=(table.file("b0", [1], a=(pa.int64(), 7)),))
+    table.log.commit(change)
+    publish(table.log)
+    for lost in (f"{table_dir(table.table)}/_delta_log", "_iceberg"):
+        shutil.rmtree(f"{table.log.root}/{lost}", ignore_errors=True)
     publish(table.log)
     assert table.seqs() == [1]
 

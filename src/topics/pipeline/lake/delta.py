@@ -14,7 +14,8 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from topics.errors import PipelineError
-from topics.pipeline.lake.publish import Listed, Listing, changed_types, has_new
+from topics.pipeline.lake.columns import changed_types, has_new
+from topics.pipeline.lake.publish import Listed, Listing
 
 APP_ID: Final = "topics-lake"
 

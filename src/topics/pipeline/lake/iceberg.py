@@ -25,8 +25,9 @@ from pyiceberg.typedef import Record
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from topics.errors import PipelineError
+from topics.pipeline.lake.columns import changed_types
 from topics.pipeline.lake.log import LakeLog
-from topics.pipeline.lake.publish import Listed, Listing, changed_types, days_of
+from topics.pipeline.lake.publish import Listed, Listing, days_of
 from topics.pipeline.lake.tables import parse_schema
 
 if TYPE_CHECKING:

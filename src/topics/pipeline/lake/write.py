@@ -4,6 +4,7 @@ Keeps: the batch is read once, from the log of topics into `_raw`; typed tables 
 was just written. Nothing counts before the one commit at the end, and everything does after it.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -11,12 +12,13 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from topics.errors import OptionError, PipelineError
+from topics.errors import LakeConflict, OptionError, PipelineError
 from topics.pipeline.jobs.job import PIPELINE_TOPIC
+from topics.pipeline.lake.columns import changed_types
 from topics.pipeline.lake.entry import Change, LakeFile, LakeState, TableFormat
 from topics.pipeline.lake.files import adopt, staging
 from topics.pipeline.lake.log import GAPS, RAW, LakeLog
-from topics.pipeline.lake.publish import changed_types, check_format, publish
+from topics.pipeline.lake.publish import check_format, publish
 from topics.pipeline.lake.tables import read_files
 from topics.pipeline.lake.typed import TypedTable, infer_schema, parse, tables_of
 from topics.pipeline.schema import ROW_DDL
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 RAW_DDL: Final = f"{ROW_DDL}, epoch bigint, date date"
 COMPRESSION: Final = "zstd"
+_TRIES: Final = 3
+_logger = logging.getLogger("topics.pipeline")
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -87,6 +91,14 @@ class LakeWriter:
 
     def write(self, frame: "DataFrame", batch: Batch) -> int:
         """Write and commit a batch; return its rows, 0 if it was committed before."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._write(frame, batch)
+            except LakeConflict as conflict:  # a compaction replaced files that it was to replace
+                _logger.info("topics: batch %d begins again: %s", batch.number, conflict)
+        return self._write(frame, batch)
+
+    def _write(self, frame: "DataFrame", batch: Batch) -> int:
         state = self._log.load()
         if state.has_batch(batch.change()):
             return 0
