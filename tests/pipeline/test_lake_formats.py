@@ -13,6 +13,7 @@ from topics.errors import OptionError
 from topics.pipeline.lake import publish as publishing
 from topics.pipeline.lake.columns import changed_types, has_new
 from topics.pipeline.lake.entry import Change, LakeFile, TableFormat
+from topics.pipeline.lake.files import list_files
 from topics.pipeline.lake.log import LakeLog, table_dir
 from topics.pipeline.lake.publish import check_format, publish
 from topics.testing.manual_clock import ManualClock
@@ -175,6 +176,13 @@ def test_a_table_whose_own_list_is_lost_is_listed_anew(table: Table) -> None:
         shutil.rmtree(f"{table.log.root}/{lost}", ignore_errors=True)
     publish(table.log)
     assert table.seqs() == [1]
+
+
+def test_the_lists_of_other_formats_are_no_files_of_the_lake(table: Table) -> None:
+    one = table.file("b0", [1], a=(pa.int64(), 7))
+    table.log.commit(batch(0, schemas=table.schema(a=LONG), add=(one,)))
+    publish(table.log)
+    assert list(list_files(table.log, table_dir(table.table))) == [one.path]
 
 
 def test_only_the_tables_of_a_change_are_looked_at(table: Table) -> None:
