@@ -14,7 +14,7 @@ from topics.cli.topic import TopicName
 from topics.errors import RequestError
 
 if TYPE_CHECKING:
-    from topics.client.outbox import Sent
+    from topics.handles.outbox import Sent
 
 Value = tuple[Any, dict[str, Any]]
 """Data, and what else a record has."""
