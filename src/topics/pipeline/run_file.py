@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S = 0.2
+WRITERS = ("lake", "rollup")
 
 
 def run_pipeline(
@@ -35,6 +36,8 @@ def run_pipeline(
     """Run every job to its end, or until stopped; return a summary of each."""
     begin(LakeLog(pipeline.lake), pipeline.table_format)
     work = _Work(spark, pipeline, token, tuple(listeners), stopped)
+    if any(job.kind in WRITERS for job in pipeline.jobs.values()):
+        LakeLog(pipeline.lake)  # made before a compaction beside them looks for it
     try:
         for name, job in pipeline.jobs.items():
             if job.interval_ms is None and not work.is_over():

@@ -67,6 +67,7 @@ def run_query(
         known = query.prepare(recover=options.recover)
         server = Server(options.url, options.token)
         starting = options.starting if known is None else _go_on(server, options.topics, known)
+        told: dict[str, int] = {}
 
         def on_batch(frame: "DataFrame", number: int) -> None:
             places = query.places(number)
@@ -77,7 +78,11 @@ def run_query(
             )
             rows = write(frame, batch)
             if rows:  # progress is a record, too: telling of nothing would go on for ever
-                run.step(rows=rows, batch=number, lag=_lag(server, options.topics, offsets))
+                lag = _lag(server, options.topics, offsets)
+                tables = log.load().rows()
+                news = {table: now for table, now in tables.items() if told.get(table) != now}
+                told.update(news)
+                run.step(rows=rows, batch=number, lag=lag, tables=news)
 
         frame = spark.readStream.format("topics").options(**_read_options(options, starting)).load()
         writer = frame.writeStream.foreachBatch(on_batch).queryName(f"topics-{name}")
