@@ -34,6 +34,19 @@ def test_a_run_that_fails_says_so_last_and_the_error_goes_on() -> None:
     assert 'topics_pipeline_failed{job="lake"} 1' in format_metrics(run.summary())
 
 
+def test_metrics_of_several_jobs_name_each_metric_once() -> None:
+    lake, audit = JobRun("lake"), JobRun('an "audit"')
+    audit.findings = 2
+    lines = format_metrics(lake.summary(), audit.summary()).splitlines()
+    assert lines.count("# TYPE topics_pipeline_rows gauge") == 1
+    assert [line for line in lines if line.startswith("topics_pipeline_findings")] == [
+        r'topics_pipeline_findings{job="an \"audit\""} 2'
+    ]
+    types = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    names = [line.partition("{")[0] for line in lines if not line.startswith("#")]
+    assert types == list(dict.fromkeys(names)), "the lines of a metric stand together"
+
+
 def test_a_run_that_is_interrupted_is_done() -> None:
     run = JobRun("lake")
     with pytest.raises(KeyboardInterrupt), run:
@@ -67,6 +80,7 @@ def test_progress_is_a_record_of_the_pipeline_topic(server: ServerProcess) -> No
         "lag",
         "table",
         "tables",
+        "findings",
         "ts",
     }
     assert set(records[1]["data"]) == expected, json.dumps(records[1])

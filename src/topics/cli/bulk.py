@@ -83,12 +83,12 @@ def run_audit_command(  # noqa: PLR0913 - one argument a flag
     ):
         found = audit(spark, options, run)
     if not dry_run:
-        _save(found, report, html)
-        _show(found)
+        save_audit(found, report, html)
+        show_audit(found)
         raise typer.Exit(exit_codes.OK if found.healthy else exit_codes.DAMAGE)
 
 
-def _save(found: "AuditReport", report: Path | None, html: Path | None) -> None:
+def save_audit(found: "AuditReport", report: Path | None, html: Path | None) -> None:
     from topics.pipeline.audit.page import render_page  # noqa: PLC0415 - an extra
 
     if report is not None:
@@ -98,7 +98,7 @@ def _save(found: "AuditReport", report: Path | None, html: Path | None) -> None:
         html.write_text(render_page(found, made=f"{now:%Y-%m-%d %H:%M} UTC"), encoding="utf-8")
 
 
-def _show(found: "AuditReport") -> None:
+def show_audit(found: "AuditReport") -> None:
     """Name what is wrong, on stderr: stdout is for the summary."""
     for segment in found.bad_segments:
         what = segment.findings[0].message if segment.findings else segment.verdict

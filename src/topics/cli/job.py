@@ -104,10 +104,14 @@ def print_summary(summary: JobSummary, output: Output) -> None:
     would = "would be " if summary.dry_run else ""
     typer.echo(
         f"{summary.job} {would}{summary.state}: {summary.rows:,} rows in {summary.batches} "
-        f"batches, {summary.seconds:.1f} s, {summary.rows_per_s:,.0f} rows/s"
+        f"batches, {summary.seconds:.1f} s, {summary.rows_per_s:,.0f} rows/s{_found(summary)}"
     )
     for name, value in summary.detail.items():
         typer.echo(printable(f"  {name}: {value}"))
+
+
+def _found(summary: JobSummary) -> str:
+    return "" if summary.findings is None else f", {summary.findings:,} findings"
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     if context.invoked_subcommand is not None:
         return
     check_installed()
-    from topics.pipeline.file import parse_interval_ms  # noqa: PLC0415 - an extra
+    from topics.pipeline.job_specs import parse_interval_ms  # noqa: PLC0415 - an extra
     from topics.pipeline.jobs.lake import run_lake  # noqa: PLC0415
     from topics.pipeline.lake.publish import parse_format  # noqa: PLC0415
     from topics.pipeline.lake.query import QueryOptions  # noqa: PLC0415
@@ -117,7 +117,7 @@ def run_compact_command(
 ) -> None:
     """Make large files of small ones; whoever is reading does not notice."""
     check_installed()
-    from topics.pipeline.file import parse_interval_ms  # noqa: PLC0415 - an extra
+    from topics.pipeline.job_specs import parse_interval_ms  # noqa: PLC0415 - an extra
     from topics.pipeline.lake.compact import CompactOptions, run_compact  # noqa: PLC0415
 
     root = str(lake.absolute())
@@ -147,7 +147,7 @@ def run_rollup_command(  # noqa: PLR0913 - one argument a flag
 ) -> None:
     """Count records, bytes, rate and delay by topic and tag, into `_rollup` and topics.rollup."""
     check_installed()
-    from topics.pipeline.file import parse_interval_ms  # noqa: PLC0415 - an extra
+    from topics.pipeline.job_specs import parse_interval_ms  # noqa: PLC0415 - an extra
     from topics.pipeline.jobs.rollup import run_rollup  # noqa: PLC0415
     from topics.pipeline.lake.query import QueryOptions  # noqa: PLC0415
 

@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from topics.cli import exit_codes
 from topics.cli.bulk import (
     run_audit_command,
     run_bulk_load_command,
     run_compact_cold_command,
     run_replay_command,
+    save_audit,
+    show_audit,
 )
 from topics.cli.job import (
     DEFAULT_MASTER,
     DEFAULT_URL,
     AsJson,
+    MetricsFile,
     Output,
     TokenFile,
     listen_at,
@@ -28,9 +32,12 @@ from topics.cli.spark import Stop, check_installed, open_spark
 from topics.cli.sql import run_sql_command
 from topics.errors import ConfigError
 from topics.operate.text import printable
+from topics.pipeline.jobs.job import JobSummary, format_metrics
 
 if TYPE_CHECKING:
+    from topics.pipeline.audit.report import AuditReport
     from topics.pipeline.file import PipelineFile
+    from topics.pipeline.job_specs import AuditJob
 
 pipeline_app = typer.Typer(help="Bulk work on Spark.", no_args_is_help=True)
 pipeline_app.add_typer(lake_app, name="lake")
@@ -85,11 +92,15 @@ def run_file(
     token_file: TokenFile = None,
     master: MasterOver = None,
     as_json: AsJson = False,
+    metrics: MetricsFile = None,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="end when stdin does: with whoever started it")
     ] = False,
 ) -> None:
-    """Run all jobs of a file, until they are done or Ctrl-C; without FILE the default ones."""
+    """Run all jobs of a file, until they are done or Ctrl-C; without FILE the default ones.
+
+    Exit code 3: an audit found damage, when it looked last.
+    """
     check_installed()
     from topics.pipeline.run_file import run_pipeline  # noqa: PLC0415 - an extra
 
@@ -101,16 +112,28 @@ def run_file(
     if until_eof:
         stop.on_end_of_stdin()
     listener = listen_at(pipeline.url, token)
+    summaries: list[JobSummary] = []
     try:
         with open_spark("pipeline", master or pipeline.master) as spark:
             stop.on_signals()
-            summaries = run_pipeline(
-                spark, pipeline, token=token, listeners=[listener], stopped=stop
-            )
+            run_pipeline(
+                spark, pipeline, token=token, listeners=[listener], audited=_tell_audit,
+                ended=summaries.append, stopped=stop,
+            )  # fmt: skip
     finally:
         listener.close()
+        if metrics is not None:
+            metrics.write_text(format_metrics(*summaries), encoding="utf-8")
     for summary in summaries:
         print_summary(summary, Output(as_json=as_json))
+    if any(summary.findings for summary in summaries):
+        raise typer.Exit(exit_codes.DAMAGE)
+
+
+def _tell_audit(job: "AuditJob", found: "AuditReport") -> None:
+    report, html = (None if name is None else Path(name) for name in (job.report, job.html))
+    save_audit(found, report, html)
+    show_audit(found)
 
 
 def _load(file: Path | None, url: str | None, lake: Path) -> "PipelineFile":

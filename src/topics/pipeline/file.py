@@ -5,31 +5,32 @@ job, table or source refers to is there. Reference: docs/reference/pipeline.md.
 """
 
 import difflib
-import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from topics.errors import ConfigError
-from topics.pipeline.lake.compact import GRACE_MS, TARGET_BYTES
+from topics.pipeline.job_specs import (
+    KINDS,
+    ONCE,
+    BulkLoadJob,
+    CompactJob,
+    JobSpec,
+    LakeJob,
+    ReplayJob,
+    RollupJob,
+    TopicsJob,
+)
 from topics.pipeline.lake.entry import FormatName, TableFormat
 from topics.pipeline.lake.log import check_root
 from topics.pipeline.lake.publish import parse_format
-from topics.pipeline.lake.query import DEFAULT_BATCH_RECORDS
 from topics.pipeline.lake.typed import TypedTable
 
-ONCE: Final = "once"
-_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_USES: Final = {
-    "lake": {"source", "infer", "max_records"},
-    "rollup": {"source", "max_records", "window_ms"},
-    "compact": {"target_bytes", "grace_ms"},
-}
-"""What a job of a kind may say besides `kind` and `trigger`."""
-_INTERVAL: Final = re.compile(r"(\d+)(ms|s|m|h)")
+ONE_OF_A_LAKE: Final = frozenset({"lake", "rollup", "compact"})
+"""Kinds of which a lake has one job: they have one place in it."""
 
 
 class SourceSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,24 +45,6 @@ class TableSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     topics: list[str]
     schema: str | None = None
-
-
-class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One job; what a kind does not use may not be set."""
-
-    kind: Literal["lake", "rollup", "compact"]
-    source: str | None = None
-    trigger: str = ONCE
-    infer: bool = True
-    max_records: int = DEFAULT_BATCH_RECORDS
-    window_ms: int = 60_000
-    target_bytes: int = TARGET_BYTES
-    grace_ms: int = GRACE_MS
-
-    @property
-    def interval_ms(self) -> int | None:
-        """How often it runs, None for once."""
-        return None if self.trigger == ONCE else parse_interval_ms(self.trigger)
 
 
 class PipelineFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,10 +65,10 @@ class PipelineFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def table_format(self) -> TableFormat | None:
         return parse_format(self.format, self.catalog)
 
-    def topics_of(self, job: JobSpec) -> str:
+    def topics_of(self, job: TopicsJob) -> str:
         return "*" if job.source is None else ",".join(self.sources[job.source].topics)
 
-    def starting_of(self, job: JobSpec) -> str:
+    def starting_of(self, job: TopicsJob) -> str:
         return "earliest" if job.source is None else self.sources[job.source].starting
 
     def typed_tables(self) -> list[TypedTable]:
@@ -101,10 +84,10 @@ class PipelineFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def default_pipeline(*, lake: str, url: str, trigger: str = "1s") -> PipelineFile:
     """Return what runs when nothing is said: every topic into the lake, counted and compacted."""
-    jobs = {
-        "lake": JobSpec(kind="lake", trigger=trigger),
-        "rollup": JobSpec(kind="rollup", trigger="10s" if trigger != ONCE else ONCE),
-        "compact": JobSpec(kind="compact", trigger="10m" if trigger != ONCE else ONCE),
+    jobs: dict[str, JobSpec] = {
+        "lake": LakeJob(trigger=trigger),
+        "rollup": RollupJob(trigger="10s" if trigger != ONCE else ONCE),
+        "compact": CompactJob(trigger="10m" if trigger != ONCE else ONCE),
     }
     return PipelineFile(lake=check_root(lake), url=url, jobs=jobs)
 
@@ -116,6 +99,10 @@ def parse_pipeline(text: str, *, name: str) -> PipelineFile:
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{name}: {problem}") from problem
     _check_keys(found, PipelineFile, name)
+    jobs = found.get("jobs", {})
+    for title, given in jobs.items() if isinstance(jobs, dict) else ():
+        if isinstance(given, dict):
+            _check_job(given, f"{name}: [jobs.{title}]")
     try:
         parsed = msgspec.convert(found, PipelineFile)
     except msgspec.ValidationError as problem:
@@ -123,34 +110,38 @@ def parse_pipeline(text: str, *, name: str) -> PipelineFile:
     check_root(parsed.lake)
     _ = parsed.table_format  # says what is missing
     _check_names(parsed, name)
-    for title, job in parsed.jobs.items():
-        _check_uses(job, found["jobs"][title], f"{name}: [jobs.{title}]")
     return parsed
 
 
-def parse_interval_ms(text: str) -> int:
-    found = _INTERVAL.fullmatch(text.strip())
-    if found is None or not int(found[1]):
-        raise ConfigError(f"a trigger is `once` or an interval like 500ms, 10s, 5m, not {text!r}")
-    return int(found[1]) * _UNITS[found[2]]
+def _fields(kind: type[Struct]) -> dict[str, Any]:
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _check_keys(found: Mapping[str, Any], kind: type[Struct], where: str) -> None:
-    hints = get_type_hints(kind)
+    fields = _fields(kind)
     for key, value in found.items():
-        if key not in hints:
-            raise ConfigError(f"{where}: `{key}` is unknown: {_nearest(key, hints)}")
-        inner = get_args(hints[key])[-1] if get_origin(hints[key]) is dict else None
+        if key not in fields:
+            raise ConfigError(f"{where}: `{key}` is unknown: {_nearest(key, fields)}")
+        inner = get_args(fields[key])[-1] if get_origin(fields[key]) is dict else None
         if isinstance(inner, type) and issubclass(inner, Struct) and isinstance(value, dict):
             for name, one in value.items():
                 if isinstance(one, dict):
                     _check_keys(one, inner, f"{where}: [{key}.{name}]")
 
 
-def _check_uses(job: JobSpec, given: Mapping[str, Any], where: str) -> None:
-    unused = sorted(set(given) - {"kind", "trigger"} - _USES[job.kind])
-    if unused:
-        raise ConfigError(f"{where}: a job of kind {job.kind} does not use `{unused[0]}`")
+def _check_job(given: Mapping[str, Any], where: str) -> None:
+    kind = given.get("kind")
+    if kind not in KINDS:
+        raise ConfigError(f"{where}: there is no kind {kind!r}: {_nearest(str(kind), KINDS)}")
+    known = {"kind": str, **_fields(KINDS[kind])}
+    for key in given.keys() - known.keys():
+        if any(key in _fields(other) for other in KINDS.values()):
+            raise ConfigError(f"{where}: a job of kind {kind} does not use `{key}`")
+        raise ConfigError(f"{where}: `{key}` is unknown: {_nearest(key, known)}")
+    try:
+        msgspec.convert(given, KINDS[kind])
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"{where}: {problem}") from problem
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:
@@ -162,16 +153,40 @@ def _check_names(pipeline: PipelineFile, name: str) -> None:
     if not pipeline.jobs:
         raise ConfigError(f'{name} has no jobs: add [jobs.lake] with kind = "lake"')
     for title, table in pipeline.tables.items():
+        if not title or title.startswith("_"):
+            raise ConfigError(
+                f"{name}: [tables.{title}]: names with `_` in front are the lake's own"
+            )
         if table.schema is not None and table.schema not in pipeline.schemas:
             hint = _nearest(table.schema, pipeline.schemas)
             raise ConfigError(f"{name}: [tables.{title}] names no schema: {hint}")
-    kinds: set[str] = set()
     for title, job in pipeline.jobs.items():
-        if job.source is not None and job.source not in pipeline.sources:
-            hint = _nearest(job.source, pipeline.sources)
-            raise ConfigError(f"{name}: [jobs.{title}] names no source: {hint}")
-        if job.trigger != ONCE:
-            parse_interval_ms(job.trigger)
-        if job.kind in kinds:
-            raise ConfigError(f"{name}: [jobs.{title}]: one lake has one job of kind {job.kind}")
-        kinds.add(job.kind)
+        _check_source(pipeline, job, f"{name}: [jobs.{title}]")
+    _check_alone(pipeline, name)
+
+
+def _check_source(pipeline: PipelineFile, job: JobSpec, where: str) -> None:
+    source = job.source if isinstance(job, TopicsJob) else None
+    if source is not None and source not in pipeline.sources:
+        raise ConfigError(f"{where} names no source: {_nearest(source, pipeline.sources)}")
+    try:
+        job.check(pipeline.url)
+    except ConfigError as problem:
+        raise ConfigError(f"{where}: {problem}") from problem
+
+
+def _check_alone(pipeline: PipelineFile, name: str) -> None:
+    """Refuse two jobs that would take each other's place."""
+    places: set[tuple[str, str]] = set()
+    for title, job in pipeline.jobs.items():
+        if job.kind in ONE_OF_A_LAKE:
+            place, said = (job.kind, ""), f"one lake has one job of kind {job.kind}"
+        elif isinstance(job, ReplayJob):
+            place, said = (job.kind, job.name), f"another replay has the name {job.name!r}"
+        elif isinstance(job, BulkLoadJob):
+            place, said = (job.kind, job.topic), f"another job loads {job.topic!r}"
+        else:
+            continue
+        if place in places:
+            raise ConfigError(f"{name}: [jobs.{title}]: {said}")
+        places.add(place)

@@ -180,13 +180,13 @@ class Server:
                 timeout_s=LONG_S,
             )
         except UploadNotFound:
-            if not self.has_life(upload.topic, upload.topic_id):
+            if not self.has_topic(upload.topic, epoch=upload.topic_id):
                 raise
 
-    def has_life(self, name: str, epoch: int) -> bool:
-        """Tell whether a topic is there in this life."""
+    def has_topic(self, name: str, *, epoch: int | None = None) -> bool:
+        """Tell whether a topic is there, in any life or in this one."""
         try:
-            return self.topic(name).epoch == epoch
+            return self.topic(name).epoch == epoch or epoch is None
         except TopicNotFound:
             return False
 

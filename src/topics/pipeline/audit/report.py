@@ -39,6 +39,14 @@ class AuditReport(Struct, frozen=True, kw_only=True):
     def bad_segments(self) -> list[SegmentVerdict]:
         return [segment for segment in self.segments if segment.verdict in BAD]
 
+    @property
+    def findings(self) -> int:
+        """Count what is wrong: segments, what is said of topics, rows of lakes; 0 is healthy."""
+        topics = sum(len(topic.findings) for topic in self.topics)
+        lakes = sum(lake.missing + lake.doubled + lake.altered for lake in self.lakes)
+        # At least one: a file that belongs to no segment is named in `files` alone.
+        return 0 if self.healthy else max(1, len(self.bad_segments) + topics + lakes)
+
 
 def sum_up(
     source: str,

@@ -80,11 +80,12 @@ def audit(
             return sum_up(source, [], [], ([], []), [], seconds=0.0)
         checked = check_segments(spark, plan.jobs, min_tasks=MIN_TASKS)
         verdicts = plan.judge(checked)
-    run.step(rows=sum(found.records for found in checked))
     lakes = [_compare(spark, options, lake) for lake in options.lakes]
     seconds = clock.monotonic_s() - started_s
     report = sum_up(source, plan.jobs, checked, verdicts, lakes, seconds=seconds)
     run.detail.update(healthy=report.healthy, bad_segments=len(report.bad_segments))
+    run.findings = report.findings
+    run.step(rows=report.records)
     return report
 
 

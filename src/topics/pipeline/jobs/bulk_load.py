@@ -74,8 +74,7 @@ def bulk_load(
     spark: "SparkSession", options: LoadOptions, run: JobRun, *, clock: Clock | None = None
 ) -> None:
     """Load files into a topic that is not there yet; the summary of the run says what came."""
-    _check_name(options.topic)
-    check_input(options.input)
+    check_load(options)
     ts = (clock or SystemClock()).now_ms()
     with closing(_open(spark, options.input, ts)) as rows:
         shares = plan_shares(rows.count())
@@ -174,11 +173,13 @@ def _task_number() -> int:
     return context.partitionId()
 
 
-def _check_name(topic: str) -> None:
+def check_load(options: LoadOptions) -> None:
+    """Refuse what cannot be loaded before a session is asked."""
     try:
-        check_topic_name(topic)
+        check_topic_name(options.topic)
     except RequestError as error:
         raise OptionError(str(error)) from None
+    check_input(options.input)
 
 
 def plan_shares(rows: dict[int, int]) -> dict[int, Share]:

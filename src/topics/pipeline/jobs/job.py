@@ -32,6 +32,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     table: str | None
     tables: Mapping[str, int]
     """Of a lake: the tables that have changed since this run last spoke, and their rows now."""
+    findings: int | None
+    """Of a job that looks for damage: how much its last look has found."""
     ts: int
 
 
@@ -47,6 +49,7 @@ class JobSummary(Struct, frozen=True, kw_only=True):
     seconds: float
     rows_per_s: float
     lag: int | None
+    findings: int | None
     table: str | None
     detail: dict[str, Any]
 
@@ -57,7 +60,7 @@ Listener: TypeAlias = Callable[[Progress], None]
 class JobRun:
     """Counts while a job runs; `with JobRun(...) as run:` tells its start and its end.
 
-    `detail` is for the job to fill. A dry run counts and tells nobody.
+    `detail` and `findings` are for the job to fill. A dry run counts and tells nobody.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class JobRun:
         self.run = secrets.token_hex(8)
         self.dry_run = dry_run
         self.detail: dict[str, Any] = {}
+        self.findings: int | None = None
         self._listeners = () if dry_run else tuple(listeners)
         self._table = table
         self._clock = clock or SystemClock()
@@ -125,6 +129,7 @@ class JobRun:
             seconds=round(seconds, 3),
             rows_per_s=self._rows_per_s(seconds),
             lag=self._lag,
+            findings=self.findings,
             table=self._table,
             detail=self.detail,
         )
@@ -147,6 +152,7 @@ class JobRun:
             lag=self._lag,
             table=table or self._table,
             tables=tables or {},
+            findings=self.findings,
             ts=self._clock.now_ms(),
         )
         for listener in self._listeners:
@@ -156,19 +162,28 @@ class JobRun:
         return round(self._rows / seconds, 1) if seconds > 0 else 0.0
 
 
-def format_metrics(summary: JobSummary) -> str:
-    """Write a summary as Prometheus reads it, for a collector of text files."""
-    labels = f'{{job="{summary.job}"}}'
-    values: dict[str, float | None] = {
-        "rows": summary.rows,
-        "batches": summary.batches,
-        "seconds": summary.seconds,
-        "lag_records": summary.lag,
-        "failed": int(summary.state == "failed"),
-    }
+def format_metrics(*summaries: JobSummary) -> str:
+    """Write summaries as Prometheus reads them, for a collector of text files."""
     lines: list[str] = []
-    for name, value in values.items():
-        if value is not None:
-            full = f"topics_pipeline_{name}"
-            lines += [f"# TYPE {full} gauge", f"{full}{labels} {value}"]
+    for name, value_of in _METRICS.items():
+        full = f"topics_pipeline_{name}"
+        values = [(one.job, value_of(one)) for one in summaries]
+        known = [
+            f'{full}{{job="{_label(job)}"}} {value}' for job, value in values if value is not None
+        ]
+        lines += [f"# TYPE {full} gauge", *known] if known else []
     return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+_METRICS: Final[dict[str, Callable[[JobSummary], float | None]]] = {
+    "rows": lambda one: one.rows,
+    "batches": lambda one: one.batches,
+    "seconds": lambda one: one.seconds,
+    "lag_records": lambda one: one.lag,
+    "findings": lambda one: one.findings,
+    "failed": lambda one: int(one.state == "failed"),
+}

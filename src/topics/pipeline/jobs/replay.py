@@ -47,7 +47,7 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
 
 def replay(spark: "SparkSession", options: ReplayOptions, run: JobRun) -> None:
     """Replay; the summary says how many records were asked for."""
-    _check(options)
+    check_replay(options)
     frame = _read(spark, options)
     rows = frame.count()
     run.detail.update(into=options.into, name=options.name, records=rows)
@@ -60,7 +60,8 @@ def replay(spark: "SparkSession", options: ReplayOptions, run: JobRun) -> None:
     run.step(rows=rows)
 
 
-def _check(options: ReplayOptions) -> None:
+def check_replay(options: ReplayOptions) -> None:
+    """Refuse what cannot be replayed before a session is asked."""
     if (options.topic is None) == (options.lake is None):
         raise OptionError("give either a topic or a lake to be replayed")
     if options.topic == options.into:

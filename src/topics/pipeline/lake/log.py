@@ -55,9 +55,13 @@ def table_dir(table: str) -> str:
     return f"typed/{quote(table, safe='').replace('%', '+')}"
 
 
+def has_lake(root: str) -> bool:
+    return file_exists(f"{check_root(root)}/{LOG_DIR}")
+
+
 def open_lake(root: str, *, clock: Clock | None = None) -> "LakeLog":
     """Open a lake that has to be there, and make none."""
-    if not file_exists(f"{check_root(root)}/{LOG_DIR}"):
+    if not has_lake(root):
         raise OptionError(f"there is no lake in {root} on {socket.gethostname()}")
     return LakeLog(root, clock=clock)
 
