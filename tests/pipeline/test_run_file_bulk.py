@@ -180,4 +180,5 @@ def test_a_file_of_all_kinds_can_be_run_again_and_finds_damage_when_there_is_som
     assert again["detail"]["head_moved"] == 0
     assert check["findings"] > 0
     assert f"{feed.topic} 1: damaged" in second.stderr
+    assert f"{feed.topic} is damaged in the log: not compared" in second.stderr
     assert cold["state"] == "done", "it runs although the audit has found damage"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from topics.cli import exit_codes
 from topics.cli.job import DEFAULT_MASTER
-from topics.errors import ConfigError
+from topics.errors import ConfigError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +42,11 @@ def check_installed() -> None:
 
 @contextmanager
 def open_spark(name: str, master: str) -> Iterator["SparkSession"]:
-    """Start Spark, and stop it at the end."""
+    """Start Spark, and stop it at the end; its errors become ours: one line, no trace of a JVM."""
     check_installed()
-    from topics.pipeline.session import build_session  # noqa: PLC0415 - an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
+
+    from topics.pipeline.session import build_session, first_line  # noqa: PLC0415
 
     given = None if _is_submitted() and master == DEFAULT_MASTER else master
     settings = {"spark.log.level": "OFF", "spark.sql.session.timeZone": "UTC"}
@@ -55,6 +57,8 @@ def open_spark(name: str, master: str) -> Iterator["SparkSession"]:
     spark = build_session(app_name=f"topics {name}", master=given, settings=settings)
     try:
         yield spark
+    except PySparkException as error:
+        raise PipelineError(first_line(error)) from error
     finally:
         spark.stop()
 

@@ -121,3 +121,10 @@ def _check_worker(spark: "SparkSession") -> None:
             f"workers have Python {python} with topics {version}, the driver has {ours} with "
             f"{topics.__version__}: make them the same"
         )
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of Spark says: our own message if one of ours is behind it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("topics.errors.")]
+    return ours[-1].partition(": ")[2] if ours else (lines or ["the query failed"])[0]

@@ -55,6 +55,8 @@ class LakeVerdict(Struct, frozen=True, kw_only=True):
     """Topics that are gone: nothing is left to compare their rows with, which is no fault."""
     earlier_lives: list[str] = []
     """Topics that were dropped and made anew: the rows of before are not compared."""
+    damaged_topics: list[str] = []
+    """Topics that the log cannot be read of: not compared, and the damage is told elsewhere."""
     faults: list[LakeFault] = []
 
     @property

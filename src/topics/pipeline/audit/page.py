@@ -118,6 +118,8 @@ def _lakes(report: AuditReport) -> Iterable[str]:
         for what, topics in (("dropped", lake.dropped_topics), ("made anew", lake.earlier_lives)):
             if topics:
                 yield f"<p>Topics that were {what} since: {escape(', '.join(topics))}.</p>"
+        if lake.damaged_topics:
+            yield f"<p>Damaged, not compared: {escape(', '.join(lake.damaged_topics))}.</p>"
         if lake.faults:
             yield _table(
                 ("topic", "partition", "seq", "fault"),

@@ -48,6 +48,12 @@ class AuditReport(Struct, frozen=True, kw_only=True):
         return 0 if self.healthy else max(1, len(self.bad_segments) + topics + lakes)
 
 
+def damaged_topics(report: AuditReport) -> set[str]:
+    """Return the topics that cannot be read whole."""
+    named = {topic.name for topic in report.topics if topic.verdict != "ok" and topic.name}
+    return named | {segment.topic for segment in report.bad_segments}
+
+
 def sum_up(
     source: str,
     jobs: Sequence[AuditJob],

@@ -27,7 +27,7 @@ from topics.pipeline.audit.lake import (
     split_rows,
 )
 from topics.pipeline.audit.plan import AuditPlan, DirectoryPlan, ServerPlan
-from topics.pipeline.audit.report import AuditReport, sum_up
+from topics.pipeline.audit.report import AuditReport, damaged_topics, sum_up
 from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.jobs.job import PIPELINE_TOPIC, JobRun
@@ -80,7 +80,8 @@ def audit(
             return sum_up(source, [], [], ([], []), [], seconds=0.0)
         checked = check_segments(spark, plan.jobs, min_tasks=MIN_TASKS)
         verdicts = plan.judge(checked)
-    lakes = [_compare(spark, options, lake) for lake in options.lakes]
+    damaged = damaged_topics(sum_up(source, plan.jobs, checked, verdicts, [], seconds=0.0))
+    lakes = [_compare(spark, options, lake, damaged) for lake in options.lakes]
     seconds = clock.monotonic_s() - started_s
     report = sum_up(source, plan.jobs, checked, verdicts, lakes, seconds=seconds)
     run.detail.update(healthy=report.healthy, bad_segments=len(report.bad_segments))
@@ -140,14 +141,23 @@ def _try(server: Server, pin: str, *, release: bool) -> None:
         return
 
 
-def _compare(spark: "SparkSession", options: AuditOptions, path: str) -> LakeVerdict:
-    """Compare a lake with what the log has of its topics, as far as its batches went."""
+def _compare(
+    spark: "SparkSession", options: AuditOptions, path: str, damaged: set[str]
+) -> LakeVerdict:
+    """Compare a lake with what the log has of its topics, as far as its batches went.
+
+    A damaged topic is left out: its records cannot be read, and what is wrong with it is known.
+    """
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs pyspark
+
     lake = read_lake(spark, path)
     names = {row[0] for row in lake.frame.select("topic").distinct().collect()}
     topics = sorted({*names, *(lake.places or ())} - {PIPELINE_TOPIC})
     with closing(_open_catalog(options)) as catalog:
-        states = catalog.states(topics, skip_missing=True)
-    rows, others = split_rows(lake.frame, states)
+        known = catalog.states(topics, skip_missing=True)
+    unread = sorted({state.part.topic for state in known if state.part.name in damaged})
+    states = [state for state in known if state.part.topic not in unread]
+    rows, others = split_rows(lake.frame.where(~f.col("topic").isin(unread)), states)
     verdict = LakeVerdict(table=path, log_records=0, lake_rows=0)
     if states:
         verdict = compare_rows(_read_log(spark, options, lake, states), rows, table=path)
@@ -158,6 +168,7 @@ def _compare(spark: "SparkSession", options: AuditOptions, path: str) -> LakeVer
         only_in_lake=verdict.only_in_lake + sum(others.values()),
         dropped_topics=sorted(set(others) - there),
         earlier_lives=sorted(set(others) & there),
+        damaged_topics=unread,
     )
 
 
