@@ -1,13 +1,12 @@
 """The job `sql`: topics and tables of a lake by their names.
 
-A topic is a view of its own name, a table of the lake one with `lake_` in front; what is not a
-letter, a digit or a `_` may be written as `_`. Only what a query names is looked up.
+Only what a query names is looked up; which names mean what is in `sql_names.py`.
+Reference: docs/reference/pipeline.md.
 """
 
 import csv
 import io
 import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -16,9 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from topics.errors import PipelineError, ServerRefused
+from topics.pipeline.jobs.sql_names import Named, find_all, names_in
 from topics.pipeline.lake.tables import list_tables, read_table
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
+from topics.pipeline.session import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 5.0
 _log = logging.getLogger("topics.pipeline")
 Format: TypeAlias = Literal["table", "csv", "json"]
-_NAME: Final = re.compile(r"`([^`]+)`|([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class SqlOptions(Struct, frozen=True, kw_only=True):
@@ -37,27 +37,19 @@ class SqlOptions(Struct, frozen=True, kw_only=True):
     lake: str | None = None
 
 
-def names_in(query: str) -> set[str]:
-    """Return all words of a query that may be names."""
-    return {quoted or word for quoted, word in _NAME.findall(query)}
-
-
-def view_name(name: str) -> str:
-    """Return a name as SQL takes it without quotes."""
-    return re.sub(r"\W", "_", name)
-
-
 def run_query(spark: "SparkSession", query: str, options: SqlOptions) -> "DataFrame":
     """Make views of what a query names, and run it."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - on a driver
 
-    wanted = names_in(query)
+    unclear: dict[str, str] = {}
     try:
-        for view, frame in _views(spark, wanted, options):
-            frame.createOrReplaceTempView(f"`{view}`")
+        unclear = _make_views(spark, names_in(query), options)
         return spark.sql(query)
     except PySparkException as error:
-        raise PipelineError(_first_line(error)) from error
+        said = first_line(error)
+        raise PipelineError(
+            next((why for word, why in unclear.items() if f"`{word}`" in said), said)
+        ) from error
 
 
 def rows_of(frame: "DataFrame") -> Iterator[dict[str, Any]]:
@@ -68,7 +60,7 @@ def rows_of(frame: "DataFrame") -> Iterator[dict[str, Any]]:
         for row in frame.toLocalIterator():
             yield row.asDict(recursive=True)
     except PySparkException as error:
-        raise PipelineError(_first_line(error)) from error
+        raise PipelineError(first_line(error)) from error
 
 
 def format_csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -92,17 +84,22 @@ def _plain(value: object) -> object:
     return text.strip('"') if text.startswith('"') else text
 
 
-def _views(
-    spark: "SparkSession", wanted: set[str], options: SqlOptions
-) -> Iterator[tuple[str, "DataFrame"]]:
-    if options.lake is not None:
-        for table in list_tables(options.lake):
-            name = f"lake_{table.lstrip('_')}"
-            for view in {name, view_name(name)} & wanted:
-                yield view, read_table(spark, options.lake, table)
-    for topic in _topics(options):
-        for view in {topic, view_name(topic)} & wanted:
-            yield view, _read_topic(spark, topic, options)
+def _make_views(spark: "SparkSession", words: set[str], options: SqlOptions) -> dict[str, str]:
+    """Make the views that a query names; return the words that stay without one, and why."""
+    tables = [] if options.lake is None else list_tables(options.lake)
+    known = [Named("lake", table) for table in tables]
+    known += [Named("topic", topic) for topic in _topics(options)]
+    clear, unclear = find_all(words, known)
+    for word in unclear:
+        spark.catalog.dropTempView(word)  # of an earlier query, when the word was clear
+    for word, meant in clear.items():
+        if meant.kind == "topic":
+            frame = _read_topic(spark, meant.name, options)
+        else:
+            assert options.lake is not None
+            frame = read_table(spark, options.lake, meant.name)
+        frame.createOrReplaceTempView(f"`{word}`")
+    return unclear
 
 
 def _topics(options: SqlOptions) -> list[str]:
@@ -125,9 +122,3 @@ def _read_topic(spark: "SparkSession", topic: str, options: SqlOptions) -> "Data
     if options.token is not None:
         reader = reader.option("token", str.__str__(options.token))
     return reader.option("failOnDataLoss", "false").load()
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("topics.errors.")]
-    return ours[-1].partition(": ")[2] if ours else (lines or ["the query failed"])[0]
