@@ -16,6 +16,7 @@ from topics.errors import (
     ServerRefused,
     TopicNotFound,
     TopicRecreated,
+    TopicsError,
     Unreachable,
     UploadNotFound,
 )
@@ -110,6 +111,10 @@ def topic(name: str, **more: object) -> dict[str, object]:
     return state | more
 
 
+def listed(name: str) -> dict[str, object]:
+    return topic(name, durable=True, effective_priority=0)
+
+
 def test_a_prefix_is_listed_page_by_page_and_partitions_are_topics_of_their_own() -> None:
     partitions = [{"partition": n, "topic": f"b-{n}"} for n in range(2)]
 
@@ -117,8 +122,8 @@ def test_a_prefix_is_listed_page_by_page_and_partitions_are_topics_of_their_own(
         asked = urlsplit(request.path)
         if asked.path == "/v0/topics":
             if "cursor" in parse_qs(asked.query):
-                return reply({"topics": [{"topic": "b-0"}, {"topic": "gone"}]})
-            return reply({"topics": [{"topic": "a"}, {"topic": "b"}], "next_cursor": "x"})
+                return reply({"topics": [listed("b-0"), listed("gone")]})
+            return reply({"topics": [listed("a"), listed("b")], "next_cursor": "x"})
         name = asked.path.rpartition("/")[2]
         if name == "gone":
             return refusal(404, "topic_not_found")
@@ -132,12 +137,17 @@ def test_a_prefix_is_listed_page_by_page_and_partitions_are_topics_of_their_own(
     assert states[0].record_bytes == 10
 
 
+def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
+    with pytest.raises(TopicsError, match="answer cannot be read"):
+        open_server(lambda _: reply({"topic": "a"})).topic("a")
+
+
 def test_progress_is_committed_to_a_group() -> None:
     seen = []
 
     def answer(request: Request) -> Response:
         seen.append((request.path, json.loads(request.body or b"")))
-        return reply({})
+        return reply({"generation": 1, "committed": {"a": {"0": 5}}})
 
-    open_server(answer).commit_group("g", {"a": {"0": 5}})
+    open_server(answer).commit_group("g", {"a": {0: 5}})
     assert seen == [("/v0/groups/g/commit", {"offsets": {"a": {"0": 5}}})]

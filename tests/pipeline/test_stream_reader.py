@@ -165,7 +165,7 @@ def test_a_group_is_told_when_a_batch_is_done_and_may_refuse(
         if request.path != "/v0/groups/readers/commit":
             return wire.send(request, 30.0)
         told.append(json.loads(request.body or b""))
-        return refused or reply({})
+        return refused or reply({"generation": 1, "committed": {}})
 
     opened._server = Server(feed.url, transport=Answers(answer))
     start = opened.initialOffset()

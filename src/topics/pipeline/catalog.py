@@ -5,7 +5,6 @@ from typing import Protocol
 
 from topics.errors import TopicNotFound
 from topics.kernel.layout import IDX_ENTRY
-from topics.model.frames import decode_range
 from topics.model.segments import Manifest
 from topics.pipeline.offsets import Part, PartState
 from topics.pipeline.server import Server, TopicInfo
@@ -63,10 +62,8 @@ class ServerCatalog:
 
     def _entry_at(self, state: PartState, seq: int) -> tuple[int, int | None]:
         """Return seq and time of the first entry at or behind a seq."""
-        page = decode_range(
-            self._server.read_range(
-                state.part.name, epoch=state.epoch, from_seq=seq - 1, to_seq=0, max_bytes=1
-            )
+        page = self._server.read_range(
+            state.part.name, epoch=state.epoch, from_seq=seq - 1, to_seq=0, max_bytes=1
         )
         if not page.parts:
             return state.head_seq, None

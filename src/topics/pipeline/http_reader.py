@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from topics.errors import DataLoss, TopicNotFound, TopicRecreated
 from topics.kernel import SEGMENT_LAYOUT, WAL_LAYOUT
-from topics.model.frames import RangePage, decode_range
+from topics.model.frames import RangePage
 from topics.pipeline.decode import Decoder, Frames
 from topics.pipeline.plan import Gap, Span
 from topics.pipeline.server import Server
@@ -23,7 +23,7 @@ def read_http(span: Span, server: Server, decoder: Decoder) -> Iterator[pa.Recor
     at = span.first_seq - 1
     while at < span.last_seq:
         try:
-            content = server.read_range(
+            page = server.read_range(
                 span.part.name,
                 epoch=span.epoch,
                 from_seq=at,
@@ -34,7 +34,6 @@ def read_http(span: Span, server: Server, decoder: Decoder) -> Iterator[pa.Recor
             reason = "recreated" if isinstance(error, TopicRecreated) else "deleted"
             yield Gap(span.part, at + 1, span.last_seq, reason)
             return
-        page = decode_range(content)
         if page.head.tombstone is not None:
             lost = page.head.tombstone
             gap_to = min(lost.gap_to, span.last_seq)

@@ -166,10 +166,10 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = None
         if self._options.group is None:
             return
-        offsets: dict[str, dict[str, int]] = {}
+        offsets: dict[str, dict[int, int]] = {}
         for name, place in done.items():
             part = self._part(name)
-            offsets.setdefault(part.topic, {})[str(part.partition)] = place.next_from_seq
+            offsets.setdefault(part.topic, {})[part.partition] = place.next_from_seq
         try:
             self._open_server().commit_group(self._options.group, offsets)
         except (ServerRefused, TopicNotFound) as error:

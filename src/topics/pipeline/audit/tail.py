@@ -10,7 +10,7 @@ from typing import Final
 
 from topics.errors import CorruptData, ServerRefused, TopicNotFound, TopicRecreated
 from topics.kernel import SEGMENT_LAYOUT, WAL_LAYOUT, decode_columns
-from topics.model.frames import RangePage, RangePart, decode_range
+from topics.model.frames import RangePage, RangePart
 from topics.operate.ranges import Range, join, subtract
 from topics.operate.report import FileVerdict, Finding, shorten
 from topics.pipeline.audit.plan import Checked, Tail
@@ -58,14 +58,12 @@ def _pages(
     at = tail.first_seq - 1
     while at < tail.last_seq:
         try:
-            page = decode_range(
-                server.read_range(
-                    tail.topic,
-                    epoch=tail.epoch,
-                    from_seq=at,
-                    to_seq=tail.last_seq,
-                    max_bytes=PAGE_BYTES,
-                )
+            page = server.read_range(
+                tail.topic,
+                epoch=tail.epoch,
+                from_seq=at,
+                to_seq=tail.last_seq,
+                max_bytes=PAGE_BYTES,
             )
         except (TopicRecreated, TopicNotFound):
             covered.append((at + 1, tail.last_seq))
