@@ -61,3 +61,16 @@ def test_runs_and_tables_of_real_jobs_are_seen(
     assert tables == {"_gaps": "0", "_raw": "30", feed.topic: "30"}
     assert tab.evaluate("!!document.querySelector('#rows canvas')")
     assert tab.complaints == []
+
+
+def test_what_an_audit_has_found_stands_beside_its_state(feed: Feed, tab: Page) -> None:
+    tell = TopicListener(feed.url)
+    with JobRun("check", listeners=[tell]) as run:
+        run.findings = 1_234
+    with JobRun("check-again", listeners=[tell]) as run:
+        run.findings = 0
+    tell.close()
+    tab.open(f"{feed.url}/console/pipeline")
+    runs = tab.wait_for(f"{RUNS}['check-again']?.[1] === 'done' && {RUNS}")
+    assert runs["check"][1] == "done 1,234 findings"
+    assert tab.complaints == []

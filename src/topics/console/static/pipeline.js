@@ -50,7 +50,7 @@ async function readNews() {
 function runCells({ newest, last, rate }) {
   return [
     head(text(newest.job)),
-    cell(badge(text(newest.state), text(newest.state))),
+    stateCell(newest),
     cell(text(newest.run).slice(0, 8)),
     number(amount(last?.batch, format.count)),
     number(amount(last?.rows, format.count)),
@@ -59,6 +59,13 @@ function runCells({ newest, last, rate }) {
     number(amount(newest.lag, format.count)),
     cell(when(newest.ts)),
   ];
+}
+
+/** What an audit has found stands beside its state: it is done, and something is wrong. */
+function stateCell({ state, findings }) {
+  const shown = cell(badge(text(state), text(state)));
+  if (findings > 0) shown.append(" ", badge(`${format.count(findings)} findings`, "failed"));
+  return shown;
 }
 
 function tableCells({ table, lake, rows, ts }) {
