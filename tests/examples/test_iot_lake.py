@@ -16,7 +16,7 @@ from topics.testing.forked_server import ForkedServer
 FILE = ROOT / "examples/iot/lake.toml"
 README = ROOT / "examples/iot/README.md"
 COUNT = "SELECT count(*) AS readings, max(size(value.celsius)) AS samples FROM lake_readings"
-DEADLINE_S = 150.0
+DEADLINE_S = 600.0
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.xdist_group("spark"),

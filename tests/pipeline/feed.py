@@ -8,6 +8,9 @@ from typing import Any, Self
 import httpx
 
 DEADLINE_S = 30.0
+HANG_S = 600.0
+"""For processes with a Spark of their own: a start that takes 10 s takes minutes on a busy machine.
+It is there to end a hang, not to judge a speed."""
 
 
 class Feed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.feed import HANG_S, Feed, wait_until
 from tests.pipeline.lakes import Lake
 
 from topics.cli import exit_codes
@@ -294,7 +294,7 @@ def test_the_command_writes_its_reports_and_ends_with_the_code_for_damage(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
     )  # fmt: skip
     assert said.returncode == exit_codes.DAMAGE, said.stderr
     assert "orders 101: damaged" in said.stderr

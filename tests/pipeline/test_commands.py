@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.feed import HANG_S, Feed, wait_until
 from tests.unit.cli.test_command_tree import COMMANDS as EVERY
 from typer.testing import CliRunner
 
@@ -165,7 +165,7 @@ def test_the_pipeline_dies_with_a_server_that_is_killed(up: "subprocess.Popen[st
     wait_until(lambda: bool(children_of(up.pid)), "a pipeline")
     (pipeline,) = children_of(up.pid)
     up.kill()
-    wait_until(lambda: not Path(f"/proc/{pipeline}/cmdline").exists(), "an end", deadline_s=120)
+    wait_until(lambda: not Path(f"/proc/{pipeline}/cmdline").exists(), "an end", deadline_s=HANG_S)
 
 
 def test_the_demo_feeds_all_kinds_of_topics(server: ServerProcess) -> None:

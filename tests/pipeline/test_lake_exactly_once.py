@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.feed import HANG_S, Feed, wait_until
 from tests.pipeline.lakes import Lake
 
 from topics.errors import PipelineError
@@ -80,7 +80,12 @@ def test_a_driver_that_is_killed_between_batches_leaves_a_lake_that_is_exact(
         start_new_session=True,
     )
     try:
-        wait_until(lambda: log.load().version >= 2, "three commits of the driver", deadline_s=120)
+        wait_until(
+            lambda: log.load().version >= 2 or driver.poll() is not None,
+            "three commits of the driver",
+            deadline_s=HANG_S,
+        )
+        assert driver.poll() is None, "it ended by itself"
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()

@@ -9,11 +9,13 @@ from tests.pipeline.lakes import Lake
 
 from topics.errors import OptionError, PipelineError
 from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.jobs.rollup import run_rollup
 from topics.pipeline.lake import write as writing
 from topics.pipeline.lake.compact import CompactOptions, run_compact
 from topics.pipeline.lake.entry import TableFormat
 from topics.pipeline.lake.log import table_dir
 from topics.pipeline.lake.publish import publish
+from topics.pipeline.lake.query import QueryOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,3 +107,23 @@ def test_a_driver_that_ends_between_the_two_commits_leaves_nothing_out_and_nothi
         run_compact(lake.spark, lake.root, CompactOptions(grace_ms=0), run)
     assert run.summary().detail["files_deleted"] >= 2
     assert [row["seq"] for row in read(lake, tables, "_raw")] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("tables", FORMATS, ids=lambda tables: tables.name)
+def test_others_read_what_a_rollup_counted_also_after_a_compaction(
+    lake: Lake, feed: Feed, tables: TableFormat
+) -> None:
+    options = QueryOptions(url=feed.url, topics=feed.topic)
+    lake.run(infer=False, tables=tables)
+    for batch in range(2):
+        feed.append([{"data": n, "tag": f"t{n % 2}"} for n in range(4 + batch)])
+        with JobRun("rollup") as run:
+            run_rollup(lake.spark, lake.root, options, run, window_ms=86_400_000)
+    counted = [(row["tag"], row["records"]) for row in read(lake, tables, "_rollup")]
+    assert sorted(counted) == [("t0", 2), ("t0", 3), ("t1", 2), ("t1", 2)]
+    assert sorted(counted) == sorted((row["tag"], row["records"]) for row in ours(lake, "_rollup"))
+    with JobRun("compact") as run:
+        run_compact(lake.spark, lake.root, CompactOptions(grace_ms=0), run)
+    assert run.summary().detail["files_deleted"] >= 2
+    again = [(row["tag"], row["records"]) for row in read(lake, tables, "_rollup")]
+    assert sorted(again) == sorted(counted)
