@@ -26,6 +26,9 @@ COMMANDS = [
     ["lake", "compact"],
     ["rollup", "--once"],
     ["sql", "-e", "SELECT 1"],
+    ["audit"],
+    ["bulk-load", "orders", "in.jsonl"],
+    ["replay", "into", "--topic", "orders", "--name", "fix"],
     ["run"],
 ]
 
@@ -60,6 +63,30 @@ def test_without_java_a_command_says_so_in_one_line(command: list[str], tmp_path
     (line,) = done.stderr.splitlines()
     assert "Spark needs Java 17" in line
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_home_of_java_without_java_is_named(tmp_path: Path) -> None:
+    done = run("pipeline", "audit", JAVA_HOME=str(tmp_path / "jre"))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"there is no `{tmp_path}/jre/bin/java`" in line
+
+
+def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    done = run("pipeline", "audit", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f'{java} is openjdk version "11.0.2"' in line
+
+
+def test_compaction_of_cold_segments_needs_neither_java_nor_pyspark(feed: Feed) -> None:
+    flags = ["--url", feed.url, "--dry-run", "--json"]
+    done = run("pipeline", "compact-cold", *flags, code=WITHOUT_PYSPARK, PATH="")
+    assert json.loads(done.stdout)["state"] == "done", done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

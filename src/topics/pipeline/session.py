@@ -72,17 +72,19 @@ def _check_pyspark() -> None:
 
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")  # noqa: TID251 - Spark itself looks there
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or shutil.which(java) is None:
+    java = f"{home}/bin/java" if home else "java"
+    if shutil.which(java) is None:
         raise ConfigError(
-            f"Spark needs Java {JAVA_MIN} or newer, and there is no `java`: install a JRE, or set "
-            "JAVA_HOME to one"
+            f"Spark needs Java {JAVA_MIN} or newer, and there is no `{java}`: install a JRE, or "
+            "set JAVA_HOME to one"
         )
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < JAVA_MIN:
+        first = said.partition("\n")[0]
         raise ConfigError(
-            f"Spark needs Java {JAVA_MIN} or newer, {java} is {said.splitlines()[:1]}"
+            f"Spark needs Java {JAVA_MIN} or newer, and {java} is {first or 'no Java'}: install "
+            "another, or set JAVA_HOME to one"
         )
 
 
