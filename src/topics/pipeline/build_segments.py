@@ -58,7 +58,9 @@ class _Builder:
                 f"{path} is not there on {socket.gethostname()}: segments are built in the data "
                 "directory of the server; run executors there, or share the directory with them"
             )
-        self._disk = LocalDisk(path)
+        # From the root: a directory that the server removes meanwhile must not come back.
+        self._disk = LocalDisk("/")
+        self._directory = path.strip("/")
         self._target = target
         self._next_seq = target.first_seq
         self._begin()
@@ -120,11 +122,12 @@ class _Builder:
         self._begin()
 
     def _write(self, name: str, content: bytes) -> None:
-        own = f"{name}.{self._target.attempt}{paths.TEMPORARY_SUFFIX}"
+        whole = f"{self._directory}/{name}"
+        own = f"{whole}.{self._target.attempt}{paths.TEMPORARY_SUFFIX}"
         file = self._disk.create(own)
         file.write_at(0, [content])
         file.close()
-        self._disk.rename(own, name)
+        self._disk.rename(own, whole)
 
 
 def _expected(columns: Columns) -> int:
