@@ -80,7 +80,7 @@ def test_a_driver_that_is_killed_between_batches_leaves_a_lake_that_is_exact(
         start_new_session=True,
     )
     try:
-        wait_until(lambda: log.load().version >= 2, "three commits of the driver", deadline_s=120)
+        wait_until(lambda: log.load().version >= 2, "three commits of the driver", deadline_s=300)
     finally:
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
