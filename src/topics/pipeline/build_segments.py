@@ -11,14 +11,15 @@ from typing import Final
 
 import pyarrow as pa
 from msgspec import Struct
+from xxhash import xxh3_64
 
 from topics.errors import BadRow, OptionError, RequestError
-from topics.kernel import Column, Columns, encode_columns, xxh3_64
+from topics.kernel import Column, Columns, encode_columns
 from topics.limits import Limits
 from topics.model.uploads import BuiltSegment
 from topics.pipeline.local_files import file_exists, parse_file_uri
 from topics.storage.disk import paths
-from topics.storage.disk.disk import Buffer
+from topics.storage.disk.disk import Buffer, DiskFile
 from topics.storage.disk.local_disk import LocalDisk
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -67,9 +68,12 @@ class _Builder:
 
     def _begin(self) -> None:
         self._first_seq = self._next_seq
-        self._data: list[Buffer] = []
-        self._idx: list[Buffer] = []
         self._bytes = 0
+        self._data = self._open(paths.segment_data_name(self._first_seq))
+        self._idx = self._open(paths.segment_idx_name(self._first_seq))
+
+    def _open(self, name: str) -> "_Growing":
+        return _Growing(self._disk, f"{self._directory}/{name}", self._target.attempt)
 
     def add(self, columns: Columns) -> Iterator[BuiltSegment]:
         """Take rows in; yields the segment before them when it is full."""
@@ -100,34 +104,49 @@ class _Builder:
         except RequestError as error:
             before = self._next_seq - self._target.first_seq - start
             raise BadRow(f"behind row {before} of task {self._target.attempt}: {error}") from None
-        self._data.append(data)
-        self._idx.append(idx)
+        self._data.write(data)
+        self._idx.write(idx)
         self._bytes += len(data)
         self._next_seq += stop - start
 
     def finish(self) -> Iterator[BuiltSegment]:
-        """Write what there is."""
+        """Give what there is its name."""
         if not self._bytes:
             return
-        data, idx = b"".join(self._data), b"".join(self._idx)
-        self._write(paths.segment_data_name(self._first_seq), data)
-        self._write(paths.segment_idx_name(self._first_seq), idx)
         yield BuiltSegment(
             first_seq=self._first_seq,
             last_seq=self._next_seq - 1,
-            bytes=len(data),
-            xxh3_data=f"{xxh3_64(data):016x}",
-            xxh3_idx=f"{xxh3_64(idx):016x}",
+            bytes=self._bytes,
+            xxh3_data=self._data.finish(),
+            xxh3_idx=self._idx.finish(),
         )
         self._begin()
 
-    def _write(self, name: str, content: bytes) -> None:
-        whole = f"{self._directory}/{name}"
-        own = f"{whole}.{self._target.attempt}{paths.TEMPORARY_SUFFIX}"
-        file = self._disk.create(own)
-        file.write_at(0, [content])
-        file.close()
-        self._disk.rename(own, whole)
+
+class _Growing:
+    """A file written piece by piece under a name of its own, opened at its first byte."""
+
+    def __init__(self, disk: LocalDisk, name: str, attempt: str) -> None:
+        self._disk = disk
+        self._name = name
+        self._own_name = f"{name}.{attempt}{paths.TEMPORARY_SUFFIX}"
+        self._file: DiskFile | None = None
+        self._bytes = 0
+        self._hash = xxh3_64()
+
+    def write(self, content: Buffer) -> None:
+        if self._file is None:
+            self._file = self._disk.create(self._own_name)
+        self._file.write_at(self._bytes, [content])
+        self._hash.update(content)
+        self._bytes += len(content)
+
+    def finish(self) -> str:
+        """Give the file its name; return its XXH3."""
+        assert self._file is not None
+        self._file.close()
+        self._disk.rename(self._own_name, self._name)
+        return self._hash.hexdigest()
 
 
 def _expected(columns: Columns) -> int:

@@ -40,6 +40,7 @@ class Decoder:
         self._bounds = bounds
         self._columns = frame_columns(schema.names)
         self._verify = verify
+        self._same: dict[tuple[str, Part | None], pa.Array] = {}
 
     @property
     def needs_frames(self) -> bool:
@@ -86,25 +87,33 @@ class Decoder:
             )
             made[VALUE], made[CORRUPT] = parse_values(_texts(columns.data, columns), value_type)
         arrays = [
-            made[field.name] if field.name in made else _array(field, part, columns)
+            made[field.name] if field.name in made else self._array(field, part, columns)
             for field in self._schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
+    def _array(self, field: pa.Field, part: Part, columns: Columns) -> pa.Array:
+        if field.name in ("topic", "partition"):
+            return self._repeated(field, part, columns.count)
+        if field.name.startswith("gap_"):
+            return self._repeated(field, None, columns.count)
+        if field.name in ("seq", "ts"):
+            buffer = pa.py_buffer(getattr(columns, field.name))
+            numbers = pa.Array.from_buffers(pa.int64(), columns.count, [None, buffer])
+            return numbers if field.name == "seq" else numbers.view(_MILLIS).cast(field.type)
+        if field.name == "key":
+            return _keys(columns)
+        return _texts(getattr(columns, field.name), columns)
 
-def _array(field: pa.Field, part: Part, columns: Columns) -> pa.Array:
-    count = columns.count
-    if field.name in ("topic", "partition"):
-        return _of_part(field.name, part, count)
-    if field.name in ("seq", "ts"):
-        buffer = pa.py_buffer(getattr(columns, field.name))
-        numbers = pa.Array.from_buffers(pa.int64(), count, [None, buffer])
-        return numbers if field.name == "seq" else numbers.view(_MILLIS).cast(field.type)
-    if field.name == "key":
-        return _keys(columns)
-    if field.name.startswith("gap_"):
-        return pa.nulls(count, field.type)
-    return _texts(getattr(columns, field.name), columns)
+    def _repeated(self, field: pa.Field, part: Part | None, count: int) -> pa.Array:
+        """Give a column that says the same for every record; made once, cut to size after that."""
+        same = self._same.get((field.name, part))
+        if same is None or len(same) < count:
+            same = (
+                pa.nulls(count, field.type) if part is None else _of_part(field.name, part, count)
+            )
+            self._same[field.name, part] = same
+        return same.slice(0, count)
 
 
 def _of_part(name: str, part: Part, count: int) -> pa.Array:

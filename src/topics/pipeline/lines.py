@@ -18,7 +18,8 @@ from topics.pipeline.local_files import file_exists, list_directory, map_file
 from topics.storage.disk.disk import Buffer
 
 RANGE_BYTES: Final = 64 << 20
-WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES: Final = 1 << 20
+"""Small, so that memory is used again: fresh pages cost more than the work on them."""
 SUFFIXES: Final = (".jsonl", ".ndjson", ".json", ".txt")
 _NEWLINE: Final = 10
 _BLANKS: Final = b" \t\r\n"
