@@ -130,7 +130,7 @@ def test_of_a_load_whose_server_is_killed_while_tasks_build_nothing_is_left(
     monkeypatch.setattr(job, "_work", in_the_middle(meet))
     restarter = threading.Thread(target=restart)
     restarter.start()
-    with pytest.raises(errors.PySparkException, match="FileMissing|is not there"):
+    with pytest.raises(errors.PySparkException, match=r"FileMissing|is not there"):
         load(spark, feed, path)
     restarter.join()
     assert not list(Path(server.data_dir).glob("uploads/*"))

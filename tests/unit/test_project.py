@@ -57,7 +57,9 @@ def test_every_development_dependency_is_pinned(group: str) -> None:
         assert re.search(rf"^{name}==", pins, re.MULTILINE)
 
 
-@pytest.mark.parametrize("extra", ["server", "client", "cli", "spark", "s3", "otel", "all"])
+@pytest.mark.parametrize(
+    "extra", ["server", "client", "cli", "spark", "executor", "connect", "s3", "otel", "all"]
+)
 def test_every_dependency_is_justified(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs/internals/dependencies.md").read_text(encoding="utf-8")

@@ -60,6 +60,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     group: str | None = None
     via: Via = "auto"
     push_down: bool = False
+    shared_path: str | None = None
+    """What every executor must see before it reads: where its rows will be written."""
 
 
 class SinkOptions(Struct, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ SOURCE_OPTIONS: Final = (
     "url", "token", "tokenFile", "path", "topic", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxRecordsPerTrigger", "maxBytesPerTrigger",
     "minPartitions", "recordsPerPartition", "failOnDataLoss", "schema", "verify", "group", "via",
-    "pushDown",
+    "pushDown", "sharedPath",
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     "url", "token", "tokenFile", "topic", "sinkId", "onBadRow", "deadLetterTopic", "batchRecords",
@@ -143,6 +145,7 @@ def parse_source_options(
         group=options.text("group"),
         via=cast("Via", options.take("via", _one_of("auto", "segments", "http")) or "auto"),
         push_down=options.take("pushDown", _parse_bool) is True,
+        shared_path=options.take("sharedPath", _parse_path),
     )
     _check_source(parsed)
     return parsed

@@ -20,6 +20,7 @@ from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.decode import Decoder
 from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.http_reader import read_http
+from topics.pipeline.local_files import check_shared, parse_file_uri
 from topics.pipeline.offsets import PartRange, PartState, check_named, place_of
 from topics.pipeline.options import SourceOptions
 from topics.pipeline.plan import Gap, Piece, Plan, Span, Task, plan_batch
@@ -197,6 +198,8 @@ def read_task(
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task names; on an executor."""
     _freeze_what_is_loaded()
+    if options.shared_path is not None:
+        check_shared(options.shared_path)
     return _Task(options, schema, partition).batches()
 
 
@@ -241,6 +244,7 @@ class _Task:
         except StorageError as error:
             # A file that this machine cannot see, or that has moved since: the server has it.
             if self._options.via != "auto" or self._options.path is not None:
+                check_shared(parse_file_uri(piece.data))
                 raise
             _log.info("topics: %s: reading on over HTTP", error)
             span = piece.span
