@@ -51,9 +51,9 @@ def _shipped(folder: Path, cluster: Standalone, places: dict[str, str]) -> str:
     alone = submit.replace("--archives env.tar.gz#env", "")
     assert alone != submit
     code, said = run_lines(alone, folder, cluster.environment)
-    words = last_words(folder)
     assert code != 0, f"executors found the package: {said}"
-    assert "a Spark worker cannot run topics: install topics[spark]" in words, words
+    assert "a Spark worker cannot run topics: install topics[spark]" in said, said
+    assert "ModuleNotFoundError: No module named 'topics'" in said, said
     install = here(install, {"topics[executor]": f"{_wheel(folder)}[executor]"})
     code, said = run_lines(f"{install}\n{submit}", folder, cluster.environment)
     assert (code, f"{RECORDS} orders" in said) == (0, True), said + last_words(folder)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def run(
         env=environment(**changes),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -81,6 +82,16 @@ def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> Non
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f'{java} is openjdk version "11.0.2"' in line
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs")
+def test_a_python_that_workers_lack_is_named() -> None:
+    done = run("pipeline", "sql", "-e", "SELECT 1", PYSPARK_PYTHON="/nowhere/python")
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert "a Spark worker cannot run topics" in line
+    assert 'Cannot run program "/nowhere/python"' in line
 
 
 def test_compaction_of_cold_segments_needs_neither_java_nor_pyspark(feed: Feed) -> None:
