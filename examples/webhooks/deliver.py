@@ -16,7 +16,7 @@ import urllib.request
 from functools import partial
 
 import topics
-from topics.client.worker import Worker
+from topics.handles.worker import Worker
 from topics.model.stream import TypedJob
 
 EVENTS = "events"

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeVar
 import msgspec
 
 from topics.config import ServerConfig
-from topics.embedded import Log, configure
+from topics.embedded import LOOK_S, Log, configure
 from topics.engine.append import Append, merge_batches
 from topics.engine.diff import DiffRequest, touches_cold
 from topics.engine.engine import Engine
@@ -29,7 +29,10 @@ from topics.engine.request import NO_OPTIONS, Write, build_write, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
-from topics.errors import TopicsError
+from topics.errors import TopicNotFound, TopicsError
+from topics.handles.async_face import AsyncHandlesFace
+from topics.handles.membership import Ask
+from topics.handles.outbox import DELIVERY_S, pause_s_of
 from topics.kernel import Batch
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_WAIT_MS
 from topics.model.append import Appended
@@ -68,7 +71,8 @@ from topics.model.queues import (
     Redriven,
 )
 from topics.model.routers import RouterState
-from topics.model.topics import TopicState
+from topics.model.stream import PageRequest
+from topics.model.topics import ListedTopic, TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.wal.group_commit import Commitment
 
@@ -306,11 +310,12 @@ class _ClaimWindows:
             waiter.tell(claim, future)
 
 
-class AsyncLog:
+class AsyncLog(AsyncHandlesFace):
     """An open log for one event loop. Open it with `await AsyncLog.open(…)`."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
+        self._clock = log.engine.clock
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="topics-control")
         self._cold = ThreadPoolExecutor(
@@ -361,8 +366,11 @@ class AsyncLog:
     async def state(self, topic: str) -> TopicState:
         return self.log.state(topic)
 
-    def topics(self, prefix: str = "") -> list[str]:
+    async def topics(self, prefix: str = "") -> list[str]:
         return self.log.topics(prefix)
+
+    async def listed(self, prefix: str = "") -> list[ListedTopic]:
+        return self.log.listed(prefix)
 
     # Records.
 
@@ -408,6 +416,7 @@ class AsyncLog:
         include_tags: bool = True,
         include_meta: bool = True,
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        wait_ms: int = 0,
     ) -> Page:
         def read() -> Page:
             return self.log.diff(
@@ -423,9 +432,31 @@ class AsyncLog:
                 max_batch_bytes=max_batch_bytes,
             )
 
-        if self.may_block(self.log.engine.topic(topic), from_seq, from_ts):
-            return await self._loop.run_in_executor(self._cold, read)
-        return read()
+        found = self.log.engine.topic(topic)
+        deadline_s = self._clock.monotonic_s() + wait_ms / 1000
+        while True:
+            if self.may_block(found, from_seq, from_ts):
+                page = await self._loop.run_in_executor(self._cold, read)
+            else:
+                page = read()
+            if page.is_news or self._clock.monotonic_s() >= deadline_s:
+                return page
+            await asyncio.sleep(LOOK_S)
+            if self.log.engine.topic(topic) is not found:
+                raise TopicNotFound(topic)
+
+    async def read_page(self, request: PageRequest) -> Page:
+        """Read for a handle."""
+        return await self.diff(
+            request.topic,
+            from_seq=request.from_seq,
+            from_ts=request.from_ts,
+            until_ts=request.until_ts,
+            limit=request.limit,
+            node=request.node,
+            match=request.match,
+            wait_ms=request.wait_ms,
+        )
 
     async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
         parsed = None if match is None else parse_match(match)
@@ -600,7 +631,7 @@ class AsyncLog:
         state: GroupState = await waiter.expect(word)
         return state
 
-    def groups(self) -> list[str]:
+    async def groups(self) -> list[str]:
         return self.log.groups()
 
     async def drop_group(self, group: str) -> bool:
@@ -610,6 +641,10 @@ class AsyncLog:
 
     async def sync(self) -> None:
         await self.run(self.log.sync)
+
+    async def checkpoint(self) -> None:
+        """Copy the log's tail into segments and trim the WAL; the background does it by itself."""
+        await self.run_aside(self.log.checkpoint)
 
     async def backup(self, directory: str) -> BackedUp:
         """Copy everything into a new directory, on a thread of its own: it may take long."""
@@ -634,6 +669,21 @@ class AsyncLog:
     def _queue(self, topic: str) -> tuple[Topic, ShardWaiter]:
         found = self.log.engine.topic(topic)
         return found, self.waiter_of(found)
+
+    async def _deliver(self, topic: str, body: bytes) -> Appended:
+        """Append for a producer; what finds no room waits for it."""
+        deadline_s = self._clock.monotonic_s() + DELIVERY_S
+        while True:
+            try:
+                return await self.append_json(topic, body)
+            except TopicsError as error:
+                pause_s = pause_s_of(error)
+                if pause_s is None or self._clock.monotonic_s() + pause_s > deadline_s:
+                    raise
+            await asyncio.sleep(pause_s)
+
+    async def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401, ARG002 - the answer of any call; nothing is ever away
+        return await getattr(self, ask.word)(ask.group, **ask.fields)
 
     # For the server, which answers from callbacks instead of coroutines.
 

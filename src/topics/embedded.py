@@ -6,7 +6,7 @@ the whole package.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar, overload
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -17,11 +17,14 @@ from topics.engine.background import Background
 from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.groups.requests import build_request
+from topics.engine.listing import list_topic
 from topics.engine.request import Write, build_diff_request, build_write, read_write
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import ConfigError, TopicNotFound, TopicsError
-from topics.handles import TopicHandle
+from topics.handles.face import HandlesFace
+from topics.handles.membership import Ask
+from topics.handles.outbox import DELIVERY_S, pause_s_of
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_topic_name
 from topics.model.append import Appended
 from topics.model.backups import BackedUp
@@ -60,12 +63,10 @@ from topics.model.queues import (
 )
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
-from topics.model.topics import TopicState
+from topics.model.topics import ListedTopic, TopicState
 from topics.storage.disk.disk import Disk
 from topics.storage.disk.local_disk import LocalDisk
 from topics.storage.segments.store import FolderStore
-
-T = TypeVar("T")
 
 LOOK_S: Final = 0.01
 """How often a read that waits looks whether there is something."""
@@ -97,7 +98,7 @@ def configure(
     return msgspec.structs.replace(config or ServerConfig(), **settings)
 
 
-class Log:
+class Log(HandlesFace):
     """An open log."""
 
     def __init__(
@@ -120,6 +121,7 @@ class Log:
             cold=None if cold_disk is None else FolderStore(cold_disk, mapped=False),
             progress=progress,
         )
+        self._clock = self.engine.clock
         self._background = Background(self.engine) if background else None
 
     # Topics.
@@ -144,6 +146,11 @@ class Log:
         """Return the names of the topics, sorted."""
         both: list[Topic | Partitioned] = [*self.engine.topics(), *self.engine.partitioned()]
         return sorted(topic.name for topic in both if topic.name.startswith(prefix))
+
+    def listed(self, prefix: str = "") -> list[ListedTopic]:
+        """Return the topics with their heads and sizes, sorted by name."""
+        found = [list_topic(self.engine, name) for name in self.topics(prefix)]
+        return [topic for topic in found if topic is not None]
 
     # Records.
 
@@ -231,14 +238,6 @@ class Log:
             match=request.match,
             wait_ms=request.wait_ms,
         )
-
-    @overload
-    def topic(self, name: str) -> TopicHandle[Any]: ...
-    @overload
-    def topic(self, name: str, model: type[T]) -> TopicHandle[T]: ...
-    def topic(self, name: str, model: type[Any] | None = None) -> TopicHandle[Any]:
-        """Take a topic in the hand; `model` is the type of its `data`."""
-        return TopicHandle(self, name, model)
 
     def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""
@@ -447,6 +446,21 @@ class Log:
     ) -> None:
         self.close()
 
+    def _deliver(self, topic: str, body: bytes) -> Appended:
+        """Append for a producer; what finds no room waits for it."""
+        deadline_s = self._clock.monotonic_s() + DELIVERY_S
+        while True:
+            try:
+                return self.append_json(topic, body)
+            except TopicsError as error:
+                pause_s = pause_s_of(error)
+                if pause_s is None or self._clock.monotonic_s() + pause_s > deadline_s:
+                    raise
+            self._clock.sleep(pause_s)
+
+    def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401, ARG002 - the answer of any call; nothing is ever away
+        return getattr(self, ask.word)(ask.group, **ask.fields)
+
     def _append(self, topic: str, parent: Partitioned | None, write: Write) -> Appended:
         if parent is not None:
             return self.engine.append_partitioned(parent, write)
@@ -458,12 +472,9 @@ class Log:
         self, topic: Topic, request: DiffRequest, page: Page, *, wait_ms: int
     ) -> Page:
         """Look again and again: a reader in this process wakes within `LOOK_S` of a write."""
-        clock = self.engine.clock
-        deadline_s = clock.monotonic_s() + wait_ms / 1000
-        while not page.count and page.tombstone is None and page.caught_up:
-            if page.until_reached or clock.monotonic_s() >= deadline_s:
-                break
-            clock.sleep(LOOK_S)
+        deadline_s = self._clock.monotonic_s() + wait_ms / 1000
+        while not page.is_news and self._clock.monotonic_s() < deadline_s:
+            self._clock.sleep(LOOK_S)
             if self.engine.topic(topic.name) is not topic:
                 raise TopicNotFound(topic.name)
             page = self.engine.diff(topic, request)

@@ -56,6 +56,7 @@ A broken promise between two of our own functions is an `assert`, not an error c
 HTTP status codes live in `topics.api.error_response`, not here.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -421,16 +422,22 @@ class Closed(RetryLater):
 class PartlyWritten(TopicsError):
     """Some partitions took their part of a write, and others did not, because of `cause`.
 
-    With the same idempotency key a repeat writes the rest and nothing twice.
+    With the same idempotency key a repeat writes the rest and nothing twice. `placed` has partition
+    and seq of each record, in the order of the request; 0 for one that was not written.
     """
 
     def __init__(
-        self, cause: TopicsError, placements: list[dict[str, object]], failed: list[int]
+        self,
+        cause: TopicsError,
+        placements: list[dict[str, object]],
+        failed: list[int],
+        placed: Sequence[tuple[int, int]] = (),
     ) -> None:
-        super().__init__(cause, placements, failed)
+        super().__init__(cause, placements, failed, placed)
         self.cause = cause
         self.placements = placements
         self.failed = failed
+        self.placed = placed
 
     def __str__(self) -> str:
         names = ", ".join(map(str, self.failed))

@@ -1,11 +1,11 @@
-"""One server a module, and the three faces of a log."""
+"""One server a module, and the four faces of a log."""
 
 import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.client.faces import open_awaited
+from tests.client.faces import open_awaited, open_inside
 
 import topics
 from topics.client import Topics
@@ -29,12 +29,18 @@ def client(server: ServerProcess) -> Iterator[Topics]:
         yield found
 
 
-@pytest.fixture(scope="module", params=["embedded", "http", "awaited"])
+@pytest.fixture(scope="module", params=["embedded", "embedded-awaited", "http", "awaited"])
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Speak to each face in turn; their answers must be the same."""
     if request.param == "embedded":
         with topics.open(str(tmp_path_factory.mktemp("embedded") / "data")) as embedded:
             yield embedded
+        return
+    if request.param == "embedded-awaited":
+        with asyncio.Runner() as runner:
+            inside = open_inside(runner, str(tmp_path_factory.mktemp("inside") / "data"))
+            yield inside
+            inside.close()
         return
     server: ServerProcess = request.getfixturevalue("server")
     if request.param == "http":

@@ -1,4 +1,4 @@
-"""The faces of one log: embedded, over HTTP, and over HTTP awaited, with the same names."""
+"""The faces of one log: embedded and over HTTP, both also awaited, with the same names."""
 
 import asyncio
 import functools
@@ -7,11 +7,12 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+from topics.aio import AsyncLog
 from topics.client import AsyncTopics
 
 DEADLINE_S = 20.0
 AnyLog = Any
-"""One of the three faces: no base class of theirs, the names are what they share."""
+"""One of the four faces: no base class of theirs, the names are what they share."""
 AnyValue = Any
 _numbers = itertools.count(1)
 
@@ -58,3 +59,7 @@ def open_awaited(runner: asyncio.Runner, url: str, **options: Any) -> Awaited:  
         return AsyncTopics(url, **options)
 
     return Awaited(runner, runner.run(opened()))
+
+
+def open_inside(runner: asyncio.Runner, path: str) -> Awaited:
+    return Awaited(runner, runner.run(AsyncLog.open(path)))

@@ -13,8 +13,8 @@ import pytest
 from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
-from topics.client.consumer import Consumer
 from topics.errors import GenerationMismatch
+from topics.handles.consumer import Consumer
 from topics.model.diff import Record, Tombstone
 from topics.model.stream import GroupRecord
 from topics.testing.server_process import ServerProcess

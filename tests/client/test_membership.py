@@ -3,13 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from topics.client.membership import ConsumerSettings, Membership, Steps
-from topics.client.request import Call
 from topics.errors import GenerationMismatch, GroupNotFound, TopicsError
+from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
-from topics.model.diff import Page
+from topics.model.diff import Page, Tombstone
 from topics.model.groups import Committed, Heartbeat, Joined, Polled, PolledBatch
 from topics.model.stream import GroupRecord
 from topics.testing.manual_clock import ManualClock
@@ -31,11 +28,11 @@ class Talk:
         outcome: object = None
         while True:
             try:
-                call = steps.send(outcome)
+                ask = steps.send(outcome)
             except StopIteration as end:
                 result: object = end.value
                 return result
-            outcome = self._answer(call)
+            outcome = self._answer(ask)
 
     def next_seq(self) -> int:
         item = self.run(self.member.next_item())
@@ -49,11 +46,9 @@ class Talk:
         """Return the newest body of a word."""
         return [body for said, body in self.said if said == word][-1]
 
-    def _answer(self, call: Call[Any]) -> object:
-        word = call.request.path.rpartition("/")[2]
-        assert call.request.body is not None
-        self.said.append((word, msgspec.json.decode(call.request.body)))
-        answers = self.answers[word]
+    def _answer(self, ask: Ask) -> object:
+        self.said.append((ask.word, ask.fields))
+        answers = self.answers[ask.word]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
@@ -76,7 +71,7 @@ def beat(generation: int, *, keep: tuple[int, ...], release: tuple[int, ...] = (
     )
 
 
-def polled(partition: int, first: int, last: int) -> Polled:
+def polled(partition: int, first: int, last: int, *, lost: Tombstone | None = None) -> Polled:
     records = b",".join(
         b'{"$seq":%d,"$ts":1,"data":%d}' % (seq, seq) for seq in range(first, last + 1)
     )
@@ -87,7 +82,7 @@ def polled(partition: int, first: int, last: int) -> Polled:
         next_from_seq=last,
         head_seq=last,
         earliest_seq=1,
-        tombstone=None,
+        tombstone=lost,
         records_scanned=0,
         cold_segments_read=0,
     )
@@ -102,12 +97,12 @@ STALE: TopicsError = GenerationMismatch("stale", 2)
 def test_positions_go_with_every_poll_and_commits_lag_one_item_behind() -> None:
     talk = Talk(join=[joined()], poll=[polled(0, 1, 3), polled(0, 4, 4)], commit=[COMMITTED])
     assert [talk.next_seq() for _ in range(3)] == [1, 2, 3]
-    assert talk.body("poll")["positions"] == {"t": {"0": 0, "1": 0}}
+    assert talk.body("poll")["positions"] == {"t": {0: 0, 1: 0}}
     assert "commit" not in talk.words()
     talk.clock.advance_ms(1_001)
     assert talk.next_seq() == 4
-    assert talk.body("commit")["offsets"] == {"t": {"0": 3}}
-    assert talk.body("poll")["positions"] == {"t": {"0": 3, "1": 0}}
+    assert talk.body("commit")["offsets"] == {"t": {0: 3}}
+    assert talk.body("poll")["positions"] == {"t": {0: 3, 1: 0}}
 
 
 def test_a_partition_is_committed_and_dropped_before_it_is_given_up() -> None:
@@ -121,9 +116,9 @@ def test_a_partition_is_committed_and_dropped_before_it_is_given_up() -> None:
     talk.member.hear(beat(2, keep=(0,), release=(1,)), joins=1)
     assert talk.next_seq() == 1, "of the other partition: what was read ahead is dropped"
     assert talk.words() == ["join", "poll", "commit", "heartbeat", "poll"]
-    assert talk.body("commit")["offsets"] == {"t": {"1": 1}}
+    assert talk.body("commit")["offsets"] == {"t": {1: 1}}
     assert talk.body("heartbeat")["released"] == {"t": [1]}
-    assert talk.body("poll")["positions"] == {"t": {"0": 0}}
+    assert talk.body("poll")["positions"] == {"t": {0: 0}}
     assert talk.body("poll")["generation"] == 3
 
 
@@ -150,7 +145,7 @@ def test_who_was_thrown_out_joins_again_and_begins_at_what_is_committed() -> Non
     assert talk.next_seq() == 1
     talk.member.hear(STALE, joins=1)
     assert talk.next_seq() == 2
-    assert talk.body("poll")["positions"] == {"t": {"0": 1, "1": 1}}
+    assert talk.body("poll")["positions"] == {"t": {0: 1, 1: 1}}
     assert talk.body("poll")["generation"] == 5
 
 
@@ -161,3 +156,21 @@ def test_what_is_heard_of_an_earlier_life_does_not_count() -> None:
     talk.member.hear(beat(6, keep=()), joins=1)
     assert talk.next_seq() == 2
     assert talk.words() == ["join", "poll"]
+
+
+def test_what_was_read_is_not_handed_out_again_by_a_server_that_forgot() -> None:
+    talk = Talk(join=[joined()], poll=[polled(0, 1, 3), polled(0, 2, 5)], commit=[COMMITTED])
+    assert [talk.next_seq() for _ in range(4)] == [1, 2, 3, 4]
+    talk.run(talk.member.commit())
+    assert talk.body("commit")["offsets"] == {"t": {0: 4}}, "and nothing is taken back"
+
+
+def test_a_topic_that_went_back_is_read_again() -> None:
+    gap = {"gap_from": 0, "gap_to": 0, "missed_estimate": 0, "earliest_seq": 1, "head_seq": 9}
+    lost = Tombstone(**gap, reason="recreated")
+    for answer in (polled(0, 1, 2), polled(0, 1, 9, lost=lost)):
+        talk = Talk(join=[joined()], poll=[polled(0, 1, 3), answer], commit=[COMMITTED])
+        assert [talk.next_seq() for _ in range(3)] == [1, 2, 3]
+        if answer.batches[0].tombstone is not None:
+            assert isinstance(talk.run(talk.member.next_item()), Tombstone)
+        assert talk.next_seq() == 1

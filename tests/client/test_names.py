@@ -23,8 +23,16 @@ bad = ("topics.engine", "topics.storage", "topics.kernel", "topics.api", "topics
        "topics.aio", "uvloop", "httptools", "h2", "wsproto", "httpx", "typer", "pydantic")
 print([name for name in bad if name in sys.modules])
 """
-OURS_ALONE = {"backup", "sync", "checkpoint", "sync_askers", "last_error", "engine"}
+OF_A_DIRECTORY = {"sync", "checkpoint", "sync_askers"}
 """What only somebody who has the directory open can do."""
+OF_A_SERVER = {
+    "health", "ready", "metrics", "ticket",
+    "manifest", "renew_pin", "release_pin", "read_range",
+    "begin_upload", "attach", "abandon_upload", "compact",
+}  # fmt: skip
+"""What there is only of a server, and bulk work for those who have not the directory."""
+OTHER_ARGUMENTS = {"backup"}
+"""Of a server it has a name in the folder that its operator chose, and may time out."""
 
 
 def printed_by(program: str) -> str:
@@ -52,11 +60,6 @@ def parameters(function: Callable[..., object]) -> list[tuple[str, Any, Any]]:
     return [(p.name, p.kind, p.default) for p in found]
 
 
-@pytest.mark.parametrize("name", sorted(public(Log).keys() - OURS_ALONE))
-def test_a_call_of_the_embedded_log_is_one_of_the_client(name: str) -> None:
-    assert parameters(public(Log)[name]) == parameters(public(Topics)[name])
-
-
 @pytest.mark.parametrize(
     ("plain", "awaited"), [(Topics, AsyncTopics), (TopicHandle, AsyncTopicHandle)]
 )
@@ -66,9 +69,24 @@ def test_both_clients_have_the_same_names(plain: type, awaited: type) -> None:
         assert parameters(function) == parameters(public(awaited)[name]), name
 
 
-def test_routers_are_on_the_asyncio_log_too() -> None:
-    for name in ("put_router", "delete_router", "router_state", "routers"):
-        assert parameters(public(Log)[name]) == parameters(public(AsyncLog)[name]), name
+def test_the_embedded_log_and_the_client_have_the_same_names() -> None:
+    assert public(Log).keys() - OF_A_DIRECTORY == public(Topics).keys() - OF_A_SERVER
+
+
+@pytest.mark.parametrize("name", sorted(public(Log).keys() - OF_A_DIRECTORY - OTHER_ARGUMENTS))
+def test_a_call_of_the_embedded_log_is_one_of_the_client(name: str) -> None:
+    assert parameters(public(Log)[name]) == parameters(public(Topics)[name])
+
+
+@pytest.mark.parametrize("name", sorted(public(Log).keys() - {"sync_askers"}))
+def test_a_call_of_the_embedded_log_is_one_of_the_asyncio_log(name: str) -> None:
+    assert parameters(public(Log)[name]) == parameters(public(AsyncLog)[name])
+
+
+@pytest.mark.parametrize("name", sorted(public(Log).keys() - OF_A_DIRECTORY))
+def test_what_one_awaited_face_awaits_the_other_does_too(name: str) -> None:
+    log, client = public(AsyncLog)[name], public(AsyncTopics)[name]
+    assert inspect.iscoroutinefunction(log) == inspect.iscoroutinefunction(client)
 
 
 def test_a_client_imports_neither_engine_nor_server() -> None:

@@ -157,7 +157,16 @@ def test_a_client_shows_its_url_and_not_its_token(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:4000", "ftp://x", "http://", "http://a:b@x", "http://x:port", "http://x?q=1"]
+    "url",
+    [
+        "127.0.0.1:4000",
+        "ftp://x",
+        "http://",
+        "http://a:b@x",
+        "http://x:port",
+        "http://x?q=1",
+        "http://a..b",
+    ],
 )
 def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -13,8 +13,16 @@ from tests.client.bad_server import reply, serving
 from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
-from topics.client.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
-from topics.errors import Closed, RecordTooLarge, RequestError, Throttled, TopicFull, Unreachable
+from topics.errors import (
+    Closed,
+    PartlyWritten,
+    RecordTooLarge,
+    RequestError,
+    Throttled,
+    TopicFull,
+    Unreachable,
+)
+from topics.handles.outbox import BATCH_BYTES, Entry, Outbox, Sent, encode_record
 from topics.model.append import Appended
 from topics.testing.server_process import ServerProcess
 
@@ -107,6 +115,58 @@ def test_a_refused_record_fails_alone(client: Topics) -> None:
     assert data == [0, 1, 2, 3, 4, 6, 7, 8]
 
 
+def test_what_some_partitions_took_of_a_batch_succeeds(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_records=2, discard="reject")
+    client.append(name, [{"data": 0, "key": "user1"}, {"data": 0, "key": "user1"}])
+    producer = client.producer(name, linger_ms=3_600_000)
+    futures = [producer.send(key, key=key) for key in ("user7", "user1", "user7", "user1")]
+    with pytest.raises(TopicFull):
+        producer.close()
+    assert [futures[0].result(0), futures[2].result(0)] == [Sent(f"{name}-0", n) for n in (1, 2)]
+    assert isinstance(futures[1].exception(0), TopicFull)
+    assert isinstance(futures[3].exception(0), TopicFull)
+    assert client.state(name).count == 4
+
+
+def test_a_record_that_one_partition_refuses_fails_alone(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_bytes=4_000, discard="reject")
+    producer = client.producer(name, linger_ms=3_600_000)
+    large = "x" * 4_000
+    sent = [("user7", 1), ("user1", large), ("user1", 2), ("user7", 3)]
+    futures = [producer.send(data, key=key) for key, data in sent]
+    with pytest.raises(RecordTooLarge):
+        producer.close()
+    assert isinstance(futures[1].exception(0), RecordTooLarge)
+    good = [futures[n].result(0) for n in (0, 2, 3)]
+    assert good == [Sent(f"{name}-0", 1), Sent(f"{name}-2", 1), Sent(f"{name}-0", 2)]
+    assert client.state(name).count == 3
+
+
+def test_several_partitions_that_refuse_are_not_asked_again(client: Topics) -> None:
+    name = fresh()
+    client.create(name, partitions=3, cap_bytes=4_000, discard="reject")
+    producer = client.producer(name, linger_ms=3_600_000)
+    sent = [("user7", 1), ("user1", 4_000), ("user3", 4_000)]  # one a partition
+    futures = [producer.send("x" * size, key=key) for key, size in sent]
+    with pytest.raises(PartlyWritten):
+        producer.close()
+    assert futures[0].result(0).seq == 1
+    assert all(isinstance(future.exception(0), PartlyWritten) for future in futures[1:])
+
+
+def test_a_repeat_whose_seqs_are_forgotten_is_a_success() -> None:
+    fields = {"topic": "t", "first_seq": 0, "last_seq": 0, "head_seq": 9, "count": 0}
+    known = msgspec.json.encode({**fields, "created": False, "deduped": True})
+    with (
+        serving(lambda connection, _: connection.sendall(reply(200, known))) as server,
+        Topics(server.url) as client,
+        client.producer("t") as producer,
+    ):
+        assert producer.send(1).result(DEADLINE_S) == Sent("t", 0)
+
+
 def test_what_is_no_json_is_refused_at_once(client: Topics) -> None:
     with client.producer(fresh()) as producer, pytest.raises(RequestError, match="JSON"):
         producer.send(object())
@@ -129,10 +189,10 @@ def test_the_first_error_is_told_by_the_close(client: Topics) -> None:
 def test_nobody_waits_for_a_producer_that_broke(client: Topics) -> None:
     producer = client.producer(fresh(), linger_ms=3_600_000)
 
-    def broken(_call: object) -> Appended:
+    def broken(_topic: str, _body: bytes) -> Appended:
         raise ZeroDivisionError
 
-    producer._call = broken
+    producer._deliver = broken
     futures = [producer.send(n) for n in range(3)]
     with pytest.raises(Unreachable):
         producer.flush()
@@ -189,7 +249,7 @@ def test_kills_of_the_server_lose_and_repeat_nothing(mortal: ServerProcess) -> N
 
 def test_a_batch_is_cut_by_records_and_by_bytes() -> None:
     loop = asyncio.new_event_loop()
-    outbox = Outbox("t", max_batch=3)
+    outbox = Outbox(max_batch=3)
     for size in (1, 1, 1, 1, BATCH_BYTES, 1):
         outbox.add(Entry(encode_record("x" * size), loop.create_future()))
     assert [len(outbox.take_batch()) for _ in range(4)] == [3, 1, 1, 1]

@@ -29,6 +29,7 @@ STOPPING = refusal(503, "shutting_down")
 READ_ONLY = refusal(503, "not_ready")
 PARTLY = refusal(429, "throttled", retry_after_ms=9, placements=[{"partition": 0}], failed=[1])
 CROWDED = refusal(429, "throttled", limit="max_inflight_per_key", max=1)
+PROXY = Response(status=503, retry_after_s=2.0, body=b"<html>")
 FULL = refusal(429, "throttled", limit="max_topics", max=1)
 
 
@@ -124,3 +125,11 @@ def test_a_write_that_is_partly_there_says_what_is() -> None:
     error = caught.value
     assert isinstance(error.cause, errors.Throttled)
     assert (error.placements, error.failed) == ([{"partition": 0}], [1])
+
+
+def test_what_a_proxy_puts_off_is_asked_again_when_it_says_if_that_changes_nothing() -> None:
+    trial = Trial(PROXY, OK, repeatable=True)
+    assert trial.run() is OK
+    assert trial.pauses == [2.0]
+    with pytest.raises(errors.RetryLater):
+        Trial(PROXY, OK, repeatable=False).run()

@@ -15,8 +15,8 @@ import pytest
 from tests.client.faces import DEADLINE_S, fresh
 
 from topics.client import AsyncTopics, Topics
-from topics.client.work_plan import WorkerSettings, plan_backoff
-from topics.client.worker import Worker
+from topics.handles.work_plan import WorkerSettings, plan_backoff
+from topics.handles.worker import Worker
 from topics.model.queues import Job
 from topics.model.stream import TypedJob
 from topics.testing.server_process import ServerProcess

@@ -264,6 +264,7 @@ def test_what_a_full_partition_refuses_is_told_with_what_others_took(api: Api) -
     detail = refused(api.post(f"topics/{topic}", body), 422, "topic_full")
     assert detail["failed"] == [2]
     assert {p["partition"] for p in detail["placements"]} == {fnv1a(k) % 3 for k in "ab"}
+    assert [seq for _, seq in detail["seqs"]] == [1, 0, 2]
     ok(api.put(f"topics/{topic}", {"cap_records": 10}))
     whole = ok(api.post(f"topics/{topic}", body))
     assert whole["deduped"] is False

@@ -99,7 +99,7 @@ def test_a_directory_needs_an_absolute_path_and_no_server() -> None:
         return parse_source_options({"topic": "orders", **given}, read_file=no_file)
 
     assert at(path="/data/").path == at(path="file:///data").path == "/data"
-    for given in ({"path": "data"}, {"path": "s3://bucket"}, {"path": "/data", "via": "http"}, {}):
+    for given in ({"path": "data"}, {"path": "ftp://h"}, {"path": "/data", "via": "http"}, {}):
         with pytest.raises(OptionError):
             at(**given)
 

@@ -129,6 +129,18 @@ def test_what_was_evicted_and_what_a_crash_took_are_gaps_what_was_deleted_is_non
     assert split_lost(Span(A, 1, 1, 20), removed) == ([], [Span(A, 1, 1, 9)])
 
 
+def test_what_a_crash_took_is_a_gap_although_nothing_before_it_is_left() -> None:
+    lossy = manifest(segment(51, 60), head=60, earliest=51, holes=((1, 50, "crash"),))
+    assert split_lost(Span(A, 1, 1, 60), lossy) == (
+        [Gap(A, 1, 50, "crash")],
+        [Span(A, 1, 51, 60)],
+    )
+    assert split_lost(Span(A, 1, 31, 40), lossy) == ([Gap(A, 31, 40, "crash")], [])
+    evicted_too = manifest(head=60, evict_floor=11, earliest=61, holes=((31, 50, "crash"),))
+    assert split_lost(Span(A, 1, 1, 60), evicted_too) == ([Gap(A, 1, 60, "cap")], [])
+    assert split_lost(Span(A, 1, 12, 60), evicted_too) == ([Gap(A, 31, 50, "crash")], [])
+
+
 def test_a_gap_outside_the_range_is_nobodys_loss() -> None:
     lossy = manifest(segment(1, 40), head=40, holes=((20, 24, "crash"),))
     assert split_lost(Span(A, 1, 25, 30), lossy)[0] == []

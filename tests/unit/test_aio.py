@@ -365,7 +365,7 @@ def test_groups_are_awaited_like_everything_else(tmp_path: Path) -> None:
         assert not await log.leave("g", member="m")
         sought = await log.seek("g", to="latest")
         assert [move.to for move in sought.moves] == [6]
-        assert log.groups() == ["g"]
+        assert await log.groups() == ["g"]
         assert await log.drop_group("g")
         assert not await log.drop_group("g")
 

@@ -29,8 +29,8 @@ from topics.api.tickets import Tickets
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
 from topics.config import ServerConfig
-from topics.engine.delivery.priority import effective_priority
 from topics.engine.delivery.scheduler import Delivery
+from topics.engine.listing import priority_of
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
@@ -124,8 +124,7 @@ class App:
         self.sampling.start()
 
     def effective_priority(self, topic: Topic) -> int:
-        used_ms = max(topic.last_ts, topic.last_read_ts or 0, topic.created_ts)
-        return effective_priority(topic.config, idle_ms=self.clock.now_ms() - used_ms)
+        return priority_of(topic, now_ms=self.clock.now_ms())
 
     # Heads.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topics.api.exchange import Exchange
-from topics.api.long_poll import LongPoll, has_news
+from topics.api.long_poll import LongPoll
 from topics.engine.diff import DiffRequest
 from topics.engine.request import build_diff_request
 from topics.engine.topics.topic import Topic
@@ -52,7 +52,7 @@ async def _read_aside(
 def _answer_or_wait(
     app: "App", exchange: Exchange, topic: Topic, request: DiffRequest, page: Page, wait_ms: int
 ) -> None:
-    if wait_ms and not has_news(page):
+    if wait_ms and not page.is_news:
         LongPoll(app, exchange, topic, request, answer).begin(wait_ms)
     else:
         answer(app, exchange, page)

@@ -53,7 +53,7 @@ def describe_error(error: TopicsError) -> tuple[int, dict[str, object]]:
     fields: dict[str, object] = {"code": told.code, "message": str(error)}
     detail = _detail(told)
     if isinstance(error, PartlyWritten):
-        detail |= {"placements": error.placements, "failed": error.failed}
+        detail |= {"placements": error.placements, "failed": error.failed, "seqs": error.placed}
     if detail:
         fields["detail"] = detail
     return STATUS_OF_CODE[told.code], fields

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from topics.api.app import App
 
 
-def has_news(page: Page) -> bool:
-    """Tell whether a page is worth an answer before the time is over."""
-    return (
-        page.count > 0
-        or page.tombstone is not None
-        or not page.caught_up
-        or page.until_reached is True
-    )
-
-
 def set_until_alarm(app: "App", until_ts: int, call: Callable[[], None]) -> Alarm | None:
     """Have a reader look again when its window is over, if soon: no write may come to tell."""
     left_ms = until_ts - app.clock.now_ms()
@@ -75,7 +65,7 @@ class LongPoll:
         page = self._read(topic)
         if page is None:
             return
-        if has_news(page):
+        if page.is_news:
             self._finish(page)
         else:  # what was skipped need not be looked at again
             self._request = msgspec.structs.replace(self._request, from_seq=page.next_from_seq)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.engine.listing import list_topic
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import RequestError
@@ -66,7 +67,7 @@ def list_topics(app: "App", exchange: Exchange) -> None:
         if topic.name.startswith(prefix) and exchange.caller.sees(topic.name)
     )
     page, next_cursor = cut_page(names, cursor=parameters.get("cursor"), page_size=page_size)
-    shown = [listed for name in page if (listed := _find_listed(app, name))]
+    shown = [listed for name in page if (listed := list_topic(app.engine, name))]
     reply: dict[str, object] = {"topics": shown}
     if next_cursor is not None:
         reply["next_cursor"] = next_cursor
@@ -107,37 +108,3 @@ def _shown(app: "App", state: TopicState) -> dict[str, object]:
     topics = app.engine.partitions_of(state.topic)
     shown["effective_priority"] = max(map(app.effective_priority, topics), default=0)
     return shown
-
-
-def _find_listed(app: "App", name: str) -> dict[str, object] | None:
-    topic, parent = app.engine.find_topic(name), app.engine.find_partitioned(name)
-    if topic is not None:
-        return _listed(app, topic)
-    return None if parent is None else _listed_parent(app, parent)
-
-
-def _listed_parent(app: "App", parent: Partitioned) -> dict[str, object]:
-    """Return the sums; a parent has no seqs of its own."""
-    topics = parent.partitions
-    return {
-        "topic": parent.name,
-        "head_seq": sum(topic.head_seq for topic in topics),
-        "earliest_seq": 0,
-        "count": sum(topic.live_records for topic in topics),
-        "bytes": sum(topic.live_bytes for topic in topics),
-        "durable": parent.config.durable,
-        "effective_priority": max(map(app.effective_priority, topics), default=0),
-        "partitions": len(topics),
-    }
-
-
-def _listed(app: "App", topic: Topic) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "head_seq": topic.head_seq,
-        "earliest_seq": topic.floors.earliest_seq,
-        "count": topic.live_records,
-        "bytes": topic.live_bytes,
-        "durable": topic.config.durable,
-        "effective_priority": app.effective_priority(topic),
-    }

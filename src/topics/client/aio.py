@@ -9,29 +9,25 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
-from topics.client import calls
-from topics.client.async_consumer import AsyncConsumer
+from topics.client import calls, group_calls
+from topics.client.async_bulk import AsyncBulkFace
 from topics.client.async_groups import AsyncGroupsFace
-from topics.client.async_producer import AsyncProducer
 from topics.client.async_transport import AsyncTransport
-from topics.client.membership import ConsumerSettings
-from topics.client.producer import BUFFER_BYTES, DELIVERY_S
-from topics.client.queue import AsyncQueueHandle
-from topics.client.replies import Health
+from topics.client.replies import Health, Ready
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
-from topics.client.work_plan import new_node
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
-from topics.handles import AsyncTopicHandle
+from topics.handles.async_face import AsyncHandlesFace
+from topics.handles.membership import Ask
+from topics.handles.outbox import DELIVERY_S
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
-from topics.model.groups import DEFAULT_SESSION_MS
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -40,7 +36,7 @@ from topics.model.topics import ListedTopic, TopicState
 T = TypeVar("T")
 
 
-class AsyncTopics(AsyncGroupsFace):
+class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace):
     """A client of one server, for one event loop."""
 
     def __init__(
@@ -178,42 +174,7 @@ class AsyncTopics(AsyncGroupsFace):
         """Delete records for good: below a seq, by tag, or both."""
         return await self._call(calls.delete(topic, before_seq=before_seq, match=match))
 
-    @overload
-    def topic(self, name: str) -> AsyncTopicHandle[Any]: ...
-    @overload
-    def topic(self, name: str, model: type[T]) -> AsyncTopicHandle[T]: ...
-    def topic(self, name: str, model: type[Any] | None = None) -> AsyncTopicHandle[Any]:
-        """Take a topic in the hand; `model` is the type of its `data`."""
-        return AsyncTopicHandle(self, name, model)
-
-    def producer(
-        self,
-        topic: str,
-        *,
-        linger_ms: int = 5,
-        max_batch: int = 1000,
-        buffer_bytes: int = BUFFER_BYTES,
-        when_full: Literal["block", "raise"] = "block",
-    ) -> AsyncProducer:
-        """Send single records as few batches, in order and once each."""
-        return AsyncProducer(
-            lambda call: self._call(call, retry_for_s=DELIVERY_S),
-            topic,
-            linger_ms=linger_ms,
-            max_batch=max_batch,
-            buffer_bytes=buffer_bytes,
-            when_full=when_full,
-        )
-
     # Jobs.
-
-    @overload
-    def queue(self, name: str) -> AsyncQueueHandle[Any]: ...
-    @overload
-    def queue(self, name: str, model: type[T]) -> AsyncQueueHandle[T]: ...
-    def queue(self, name: str, model: type[Any] | None = None) -> AsyncQueueHandle[Any]:
-        """Take a queue in the hand; `model` is the type of its jobs' `data`."""
-        return AsyncQueueHandle(self, name, model)
 
     async def claim(
         self,
@@ -270,58 +231,6 @@ class AsyncTopics(AsyncGroupsFace):
         """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
         return await self._call(calls.redrive(topic, to=to, max_jobs=max))
 
-    # Groups: the calls are in `async_groups.py`.
-
-    @overload
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: type[T],
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> AsyncConsumer[T]: ...
-    @overload
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: None = None,
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> AsyncConsumer[Any]: ...
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: type[Any] | None = None,
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> AsyncConsumer[Any]:
-        """Work on topics together with the other members of a group."""
-        settings = ConsumerSettings(
-            group=group,
-            member=member or new_node("consumer"),
-            topics=tuple(topics),
-            session_ms=session_ms,
-            limit=limit,
-            auto_commit=auto_commit,
-            until_caught_up=until_caught_up,
-        )
-        return AsyncConsumer(self._call, settings, model, self._clock)
-
     # Routers.
 
     async def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
@@ -344,6 +253,10 @@ class AsyncTopics(AsyncGroupsFace):
     async def health(self) -> Health:
         return await self._call(calls.health())
 
+    async def ready(self) -> Ready:
+        """Return when the log is served, while a server that starts is worth waiting for."""
+        return await self._call(calls.ready())
+
     async def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return await self._call(calls.metrics())
@@ -364,6 +277,14 @@ class AsyncTopics(AsyncGroupsFace):
 
     def __repr__(self) -> str:
         return f"AsyncTopics({self.url!r})"
+
+    async def _deliver(self, topic: str, body: bytes) -> Appended:
+        return await self._call(
+            calls.append_json(topic, body, repeatable=True), retry_for_s=DELIVERY_S
+        )
+
+    async def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401 - the answer of any call
+        return await self._call(group_calls.of(ask), retry_for_s=retry_for_s)
 
     async def _flow(self, flow: Flow[T]) -> T:
         answer: Any = None

@@ -32,7 +32,7 @@ def post(path: str, fields: Mapping[str, object]) -> Request:
     return Request(method="POST", path=path, body=encode_json(given))
 
 
-def _topic_path(topic: str, word: str = "") -> str:
+def topic_path(topic: str, word: str = "") -> str:
     return f"/v0/topics/{quote(check_topic_name(topic), safe='')}{word}"
 
 
@@ -44,12 +44,12 @@ def _router_path(router: str) -> str:
 
 
 def put_topic(topic: str, config: Mapping[str, Any]) -> Call[bool]:
-    request = Request(method="PUT", path=_topic_path(topic), body=encode_json(config))
+    request = Request(method="PUT", path=topic_path(topic), body=encode_json(config))
     return Call(request=request, decode=replies.read_was_created, repeatable=True, name=topic)
 
 
 def state(topic: str, *, touch: bool = True) -> Call[TopicState]:
-    path = _topic_path(topic) + ("" if touch else "?touch=false")
+    path = topic_path(topic) + ("" if touch else "?touch=false")
     request = Request(method="GET", path=path)
     return Call(request=request, decode=replies.read_state, repeatable=True, name=topic)
 
@@ -62,7 +62,7 @@ def create(topic: str, config: Mapping[str, Any]) -> Flow[TopicState]:
 
 
 def drop(topic: str, *, if_empty: bool) -> Call[bool]:
-    path = _topic_path(topic) + ("?if_empty=true" if if_empty else "")
+    path = topic_path(topic) + ("?if_empty=true" if if_empty else "")
     request = Request(method="DELETE", path=path)
     return Call(request=request, decode=replies.read_was_deleted, repeatable=True, name=topic)
 
@@ -116,7 +116,7 @@ def append(
 
 
 def append_json(topic: str, body: bytes, *, repeatable: bool = False) -> Call[Appended]:
-    request = Request(method="POST", path=_topic_path(topic), body=body)
+    request = Request(method="POST", path=topic_path(topic), body=body)
     return Call(request=request, decode=replies.read_appended, repeatable=repeatable, name=topic)
 
 
@@ -146,7 +146,7 @@ def diff(  # noqa: PLR0913 - one argument a field of the contract
         "max_batch_bytes": max_batch_bytes,
         "wait_ms": wait_ms,
     }
-    request = post(_topic_path(topic, "/diff"), fields)
+    request = post(topic_path(topic, "/diff"), fields)
     return Call(
         request=request, decode=replies.read_page, repeatable=True, name=topic, wait_ms=wait_ms
     )
@@ -154,7 +154,7 @@ def diff(  # noqa: PLR0913 - one argument a field of the contract
 
 def delete(topic: str, *, before_seq: int, match: object) -> Call[Deleted]:
     fields = {"before_seq": before_seq or None, "match": match}
-    request = post(_topic_path(topic, "/delete"), fields)
+    request = post(topic_path(topic, "/delete"), fields)
     return Call(request=request, decode=replies.read_deleted_records, repeatable=True, name=topic)
 
 
@@ -163,7 +163,7 @@ def delete(topic: str, *, before_seq: int, match: object) -> Call[Deleted]:
 
 def claim(topic: str, *, node: str, max_jobs: int, lease_ms: int | None) -> Call[Claimed]:
     fields = {"node": node, "max": max_jobs, "lease_ms": lease_ms}
-    request = post(_topic_path(topic, "/claim"), fields)
+    request = post(topic_path(topic, "/claim"), fields)
     # Not repeatable: an answer that is lost has leased its jobs, and a second one leases others.
     return Call(request=request, decode=replies.read_claimed, repeatable=False, name=topic)
 
@@ -172,7 +172,7 @@ def ack(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None
 ) -> Call[Acked]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids}
-    request = post(_topic_path(topic, "/ack"), fields)
+    request = post(topic_path(topic, "/ack"), fields)
     return Call(request=request, decode=replies.read_acked, repeatable=True, name=topic)
 
 
@@ -180,7 +180,7 @@ def nack(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None, delay_ms: int
 ) -> Call[Nacked]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids, "delay_ms": delay_ms}
-    request = post(_topic_path(topic, "/nack"), fields)
+    request = post(topic_path(topic, "/nack"), fields)
     # Without lease ids a second one could give back what was claimed again in between.
     repeatable = lease_ids is not None
     return Call(request=request, decode=replies.read_nacked, repeatable=repeatable, name=topic)
@@ -190,12 +190,12 @@ def extend(
     topic: str, seqs: Sequence[int], *, node: str, lease_ids: Sequence[str] | None, lease_ms: int
 ) -> Call[Extended]:
     fields = {"node": node, "seqs": list(seqs), "lease_ids": lease_ids, "lease_ms": lease_ms}
-    request = post(_topic_path(topic, "/extend"), fields)
+    request = post(topic_path(topic, "/extend"), fields)
     return Call(request=request, decode=replies.read_extended, repeatable=True, name=topic)
 
 
 def redrive(topic: str, *, to: str | None, max_jobs: int) -> Call[Redriven]:
-    request = post(_topic_path(topic, "/redrive"), {"to": to, "max": max_jobs})
+    request = post(topic_path(topic, "/redrive"), {"to": to, "max": max_jobs})
     # Not repeatable: a second one moves the next letters.
     return Call(request=request, decode=replies.read_redriven, repeatable=False, name=topic)
 
@@ -243,6 +243,11 @@ def routers() -> Flow[list[RouterState]]:
 def health() -> Call[replies.Health]:
     request = Request(method="GET", path="/v0/health")
     return Call(request=request, decode=replies.read_health, repeatable=True)
+
+
+def ready() -> Call[replies.Ready]:
+    request = Request(method="GET", path="/v0/ready")
+    return Call(request=request, decode=replies.read_ready, repeatable=True)
 
 
 def metrics() -> Call[str]:

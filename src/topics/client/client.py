@@ -8,28 +8,25 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Self, TypeVar
 
-from topics.client import calls
-from topics.client.consumer import Consumer
+from topics.client import calls, group_calls
+from topics.client.bulk import BulkFace
 from topics.client.groups import GroupsFace
-from topics.client.membership import ConsumerSettings
-from topics.client.producer import BUFFER_BYTES, DELIVERY_S, Producer
-from topics.client.queue import QueueHandle
-from topics.client.replies import Health
+from topics.client.replies import Health, Ready
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
 from topics.client.sync_transport import SyncTransport
-from topics.client.work_plan import new_node
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
-from topics.handles import TopicHandle
+from topics.handles.face import HandlesFace
+from topics.handles.membership import Ask
+from topics.handles.outbox import DELIVERY_S
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
-from topics.model.groups import DEFAULT_SESSION_MS
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
@@ -38,7 +35,7 @@ from topics.model.topics import ListedTopic, TopicState
 T = TypeVar("T")
 
 
-class Topics(GroupsFace):
+class Topics(GroupsFace, BulkFace, HandlesFace):
     """A client of one server."""
 
     def __init__(
@@ -176,43 +173,7 @@ class Topics(GroupsFace):
         """Delete records for good: below a seq, by tag, or both."""
         return self._call(calls.delete(topic, before_seq=before_seq, match=match))
 
-    @overload
-    def topic(self, name: str) -> TopicHandle[Any]: ...
-    @overload
-    def topic(self, name: str, model: type[T]) -> TopicHandle[T]: ...
-    def topic(self, name: str, model: type[Any] | None = None) -> TopicHandle[Any]:
-        """Take a topic in the hand; `model` is the type of its `data`."""
-        return TopicHandle(self, name, model)
-
-    def producer(
-        self,
-        topic: str,
-        *,
-        linger_ms: int = 5,
-        max_batch: int = 1000,
-        buffer_bytes: int = BUFFER_BYTES,
-        when_full: Literal["block", "raise"] = "block",
-    ) -> Producer:
-        """Send single records as few batches, in order and once each."""
-        return Producer(
-            lambda call: self._call(call, retry_for_s=DELIVERY_S),
-            topic,
-            clock=self._clock,
-            linger_ms=linger_ms,
-            max_batch=max_batch,
-            buffer_bytes=buffer_bytes,
-            when_full=when_full,
-        )
-
     # Jobs.
-
-    @overload
-    def queue(self, name: str) -> QueueHandle[Any]: ...
-    @overload
-    def queue(self, name: str, model: type[T]) -> QueueHandle[T]: ...
-    def queue(self, name: str, model: type[Any] | None = None) -> QueueHandle[Any]:
-        """Take a queue in the hand; `model` is the type of its jobs' `data`."""
-        return QueueHandle(self, name, model)
 
     def claim(
         self,
@@ -269,58 +230,6 @@ class Topics(GroupsFace):
         """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
         return self._call(calls.redrive(topic, to=to, max_jobs=max))
 
-    # Groups: the calls are in `groups.py`.
-
-    @overload
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: type[T],
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Consumer[T]: ...
-    @overload
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: None = None,
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Consumer[Any]: ...
-    def consumer(
-        self,
-        group: str,
-        topics: Sequence[str],
-        *,
-        model: type[Any] | None = None,
-        member: str | None = None,
-        auto_commit: bool = True,
-        until_caught_up: bool = False,
-        session_ms: int = DEFAULT_SESSION_MS,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Consumer[Any]:
-        """Work on topics together with the other members of a group."""
-        settings = ConsumerSettings(
-            group=group,
-            member=member or new_node("consumer"),
-            topics=tuple(topics),
-            session_ms=session_ms,
-            limit=limit,
-            auto_commit=auto_commit,
-            until_caught_up=until_caught_up,
-        )
-        return Consumer(self._call, settings, model, self._clock)
-
     # Routers.
 
     def put_router(self, router: str, **fields: Any) -> RouterState:  # noqa: ANN401 - any JSON
@@ -343,6 +252,10 @@ class Topics(GroupsFace):
     def health(self) -> Health:
         return self._call(calls.health())
 
+    def ready(self) -> Ready:
+        """Return when the log is served, while a server that starts is worth waiting for."""
+        return self._call(calls.ready())
+
     def metrics(self) -> str:
         """Return the metrics as Prometheus reads them."""
         return self._call(calls.metrics())
@@ -363,6 +276,12 @@ class Topics(GroupsFace):
 
     def __repr__(self) -> str:
         return f"Topics({self.url!r})"
+
+    def _deliver(self, topic: str, body: bytes) -> Appended:
+        return self._call(calls.append_json(topic, body, repeatable=True), retry_for_s=DELIVERY_S)
+
+    def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401 - the answer of any call
+        return self._call(group_calls.of(ask), retry_for_s=retry_for_s)
 
     def _flow(self, flow: Flow[T]) -> T:
         answer: Any = None

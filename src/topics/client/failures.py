@@ -44,7 +44,8 @@ def _partly_written(failure: _Failure, name: str, make: Make) -> TopicsError:
     """Make the error of a write that some partitions have: the answer is that of its cause."""
     cause = msgspec.structs.replace(failure, message=failure.message.partition("; partitions ")[0])
     detail = failure.detail
-    return errors.PartlyWritten(make(cause, name), detail["placements"], detail["failed"])
+    placed = [(place, seq) for place, seq in detail.get("seqs", ())]
+    return errors.PartlyWritten(make(cause, name), detail["placements"], detail["failed"], placed)
 
 
 def _of_status(status: int) -> type[TopicsError]:
@@ -72,7 +73,16 @@ def _incompatible(failure: _Failure, name: str) -> TopicsError:
         topic = failure.detail.get("topic", name)
         return errors.TopicPartitioned(topic, list(failure.detail["partitions"]))
     reason = failure.detail.get("reason")
+    if reason == "recreated":
+        return errors.TopicRecreated(name, int(failure.detail.get("epoch", 0)))
     return errors.TopicExistsIncompatible(failure.message, reason=reason)
+
+
+def _not_found(failure: _Failure, _: str) -> TopicsError:
+    for kind in (errors.PinNotFound, errors.UploadNotFound):  # their code is that of a route
+        if failure.message == str(kind()):
+            return kind()
+    return errors.RouteNotFound(failure.message)
 
 
 def _throttled(failure: _Failure, _: str) -> TopicsError:
@@ -103,6 +113,7 @@ _MAKE: dict[str, Make] = {
     "topic_not_found": _named(errors.TopicNotFound),
     "topic_exists_incompatible": _incompatible,
     "topic_not_empty": _named(errors.TopicNotEmpty),
+    "backup_exists": _plain(errors.BackupExists),
     "topic_full": _named(errors.TopicFull),
     "not_a_queue": _named(errors.NotAQueue),
     "router_not_found": _named(errors.RouterNotFound),
@@ -114,7 +125,7 @@ _MAKE: dict[str, Make] = {
     "router_cycle": lambda failure, _: errors.RouterCycle(list(failure.detail.get("cycle", []))),
     "unauthorized": _plain(errors.Unauthorized),
     "forbidden": _plain(errors.Forbidden),
-    "not_found": _plain(errors.RouteNotFound),
+    "not_found": _not_found,
     "method_not_allowed": lambda failure, _: errors.MethodNotAllowed(
         "the method", tuple(failure.detail.get("allowed", ()))
     ),

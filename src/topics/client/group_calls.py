@@ -1,6 +1,7 @@
 """The calls about consumer groups, from Python values to a `Call`. No I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import Raw, Struct
 from topics.client.calls import PAGE_SIZE, post, query_of
 from topics.client.replies import decoder
 from topics.client.request import Call, Flow, Request
+from topics.handles.membership import Ask, names_of
 from topics.limits import check_group_name
 from topics.model.diff import Page, Tombstone
 from topics.model.groups import (
@@ -71,10 +73,16 @@ def _path(group: str, word: str = "") -> str:
     return f"/v0/groups/{quote(check_group_name(group), safe='')}{word}"
 
 
+def of(ask: Ask) -> Call[Any]:
+    """Return the call of what a consumer asks."""
+    call: Call[Any] = _OF_WORD[ask.word](ask.group, **ask.fields)
+    return call
+
+
 def join(
     group: str, *, member: str, topics: Sequence[str], session_ms: int, assignor: str
 ) -> Call[Joined]:
-    fields = {"member": member, "topics": list(topics), "session_ms": session_ms}
+    fields = {"member": member, "topics": names_of(topics), "session_ms": session_ms}
     request = post(_path(group, "/join"), {**fields, "assignor": assignor})
     return Call(request=request, decode=_read_joined, repeatable=True, name=group)
 
@@ -195,3 +203,8 @@ def _page(batch: _Batch) -> Page:
         records_scanned=0,
         cold_segments_read=0,
     )
+
+
+_OF_WORD: dict[str, Callable[..., Call[Any]]] = {
+    "join": join, "heartbeat": heartbeat, "commit": commit, "poll": poll, "leave": leave,
+}  # fmt: skip

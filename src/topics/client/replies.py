@@ -78,6 +78,13 @@ class Health(Struct, frozen=True):
     uptime_ms: int
 
 
+class Ready(Struct, frozen=True):
+    """The log is replayed and served."""
+
+    status: str
+    topics: int
+
+
 def decoder(kind: type[T]) -> Callable[[bytes], T]:
     """Return what reads a reply of one kind; nonsense from a server is our error, too."""
 
@@ -106,6 +113,7 @@ read_redriven = decoder(Redriven)
 read_topic_page = decoder(TopicPage)
 read_router_page = decoder(RouterPage)
 read_health = decoder(Health)
+read_ready = decoder(Ready)
 
 
 def read_state(body: bytes) -> TopicState:

@@ -18,6 +18,7 @@ from topics.errors import (
     LimitReached,
     NotReady,
     PartlyWritten,
+    RetryLater,
     ShardReadOnly,
     Throttled,
     TopicsError,
@@ -82,10 +83,10 @@ def may_repeat(error: TopicsError, *, repeatable: bool) -> bool:
             return repeatable and may_repeat(error.cause, repeatable=True)
         case LimitReached():
             return error.limit in PASSING_LIMITS
-        case ShardReadOnly():  # the write may be found after a restart
-            return repeatable
-        case _:
-            return isinstance(error, Throttled | NotReady | Closed)
+        case Throttled() | NotReady() | Closed():
+            return True
+        case _:  # a write may be found after a restart; what a proxy says was perhaps done
+            return repeatable and isinstance(error, RetryLater | ShardReadOnly)
 
 
 def plan_pause(error: TopicsError, *, asked_s: float | None, pause_s: float) -> float:

@@ -51,6 +51,7 @@ def parse_url(url: str) -> tuple[str, str, int, str]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # a name that no resolver takes
     except ValueError:
         host, port, parts = None, None, urlsplit("")
     if parts.username is not None or parts.password is not None:

@@ -115,6 +115,7 @@ class Spread:
             cause,
             [msgspec.structs.asdict(placement) for placement in written],
             [part.topic.partition for part in failed],
+            msgspec.json.decode(self.format_seqs(), type=list[tuple[int, int]]),
         ) from cause
 
     def format_seqs(self) -> bytes:

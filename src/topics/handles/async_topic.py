@@ -1,6 +1,7 @@
 """A topic in the hand, awaited: the same names as `topics.handles.topic`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 from topics.handles.cursor import Cursor
@@ -65,7 +66,7 @@ class AsyncTopicHandle(Generic[T]):
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
         match: str | tuple[str, ...] | None = None,
-    ) -> AsyncIterator[Item[T]]:
+    ) -> AsyncGenerator[Item[T], None]:
         first = PageRequest(
             topic=self.name,
             from_seq=from_seq,
@@ -90,17 +91,19 @@ class AsyncTopicHandle(Generic[T]):
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
         match: str | tuple[str, ...] | None = None,
-    ) -> AsyncIterator[Item[T]]:
+    ) -> AsyncGenerator[Item[T], None]:
         start = (await self._source.state(self.name)).head_seq if from_seq is None else from_seq
-        async for item in self.read(
+        items = self.read(
             from_seq=start,
             until_ts=until_ts,
             until_caught_up=until_caught_up,
             limit=limit,
             node=node,
             match=match,
-        ):
-            yield item
+        )
+        async with aclosing(items):  # with this one, not when somebody collects it
+            async for item in items:
+                yield item
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -24,12 +24,7 @@ class Payload(Generic[T]):
         self._decode = _decoder_of(model)
 
     def encode(self, value: T) -> msgspec.Raw:
-        try:
-            if hasattr(value, "model_dump_json"):
-                return msgspec.Raw(value.model_dump_json().encode())
-            return msgspec.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RequestError(f"data must be JSON values: {error}") from None
+        return encode_value(value)
 
     def typed(self, topic: str, record: Record) -> TypedRecord[T]:
         return TypedRecord(**_fields(record), value=self._value(topic, record))
@@ -42,6 +37,15 @@ class Payload(Generic[T]):
             return self._decode(record.data_json)
         except ValueError as error:  # what msgspec and pydantic raise is one
             raise PayloadMismatch(topic, record.seq, str(error)) from error
+
+
+def encode_value(value: object) -> msgspec.Raw:
+    try:
+        if hasattr(value, "model_dump_json"):
+            return msgspec.Raw(value.model_dump_json().encode())
+        return msgspec.Raw(msgspec.json.encode(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestError(f"data must be JSON values: {error}") from None
 
 
 def _fields(record: Record) -> dict[str, Any]:

@@ -168,6 +168,13 @@ class Page:
         return self.next_from_seq == self.head_seq
 
     @property
+    def is_news(self) -> bool:
+        """Tell whether a reader that waits should hear of it before its time is over."""
+        return bool(
+            self.count or self.tombstone is not None or not self.caught_up or self.until_reached
+        )
+
+    @property
     def lag(self) -> int:
         return self.head_seq - self.next_from_seq
 

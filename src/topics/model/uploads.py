@@ -74,8 +74,8 @@ class AttachBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     segments: Annotated[list[BuiltSegment], Meta(min_length=1)]
 
 
-class AttachReply(Struct, frozen=True, kw_only=True):
-    """The body of the answer: the topic is there, whole."""
+class Attached(Struct, frozen=True, kw_only=True):
+    """The topic is there, whole."""
 
     topic: str
     epoch: int
@@ -83,11 +83,16 @@ class AttachReply(Struct, frozen=True, kw_only=True):
     records: int
     bytes: int
     segments: int
+
+
+class AttachReply(Attached, frozen=True, kw_only=True):
+    """The body of the answer to the end of an upload."""
+
     performance: Performance
 
 
 class UploadDeleteReply(Struct, frozen=True, kw_only=True):
-    """The body of the answer to the end of an upload."""
+    """The body of the answer to an upload that is given up."""
 
     upload: str
     deleted: bool

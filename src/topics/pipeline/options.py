@@ -26,6 +26,7 @@ TASK_RECORDS: Final = 100_000
 MAX_SINK_ID_BYTES: Final = 64
 BATCH_RECORDS_MAX: Final = 10_000
 
+OBJECT_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Options that Spark itself hands on to every source and sink."""
 
@@ -213,10 +214,25 @@ def _parse_url(name: str, text: str) -> str:
 def _parse_path(name: str, text: str) -> str:
     path = text.removeprefix("file://")
     if "://" in path:
-        raise OptionError(f"`{name}` names an object store: only local directories are read so far")
+        return _parse_object_uri(name, path)
     if not path.startswith("/"):
         raise OptionError(f"`{name}` must be absolute: executors have other working directories")
     return path.rstrip("/")
+
+
+def _parse_object_uri(name: str, text: str) -> str:
+    parts = urlsplit(text)
+    # The container of Azure stands where elsewhere a user would.
+    user = None if parts.scheme.startswith("abfs") else parts.username
+    if user is not None or parts.password is not None:
+        raise OptionError(f"`{name}` may not carry a secret: keys come from the environment")
+    if parts.scheme not in OBJECT_SCHEMES or not parts.netloc:
+        raise OptionError(f"`{name}` must be a directory, or like s3://bucket/prefix")
+    return parts._replace(path=parts.path.rstrip("/")).geturl()
+
+
+def is_object_uri(uri: str) -> bool:
+    return urlsplit(uri).scheme in OBJECT_SCHEMES
 
 
 def _parse_topics(name: str, text: str) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from typing import Self
 
 import msgspec
 
-from topics.config import ServerConfig
+from topics.config import ServerConfig, nearest
+from topics.errors import ConfigError
 from topics.testing.fork_server import Order
 from topics.testing.server_process import ServerDidNotStart
 
@@ -92,11 +93,7 @@ class ForkedServer:
     def start(self) -> None:
         """Start it and return when it is ready."""
         assert self._told is None, "the server runs"
-        config = msgspec.convert(
-            {**self._settings, "data_dir": self.data_dir, "host": "127.0.0.1", "port": self.port},
-            ServerConfig,
-        )
-        order = Order(config=config, keys=self.keys, stderr_path=self._stderr_path)
+        order = Order(config=self._config(), keys=self.keys, stderr_path=self._stderr_path)
         self.pid, self._told = self._template.fork(order)
         word, _, rest = self._hear().partition(" ")
         if word != "ready":
@@ -143,6 +140,17 @@ class ForkedServer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _config(self) -> ServerConfig:
+        known = ServerConfig.__struct_fields__
+        for name in self._settings:
+            if name not in known:
+                raise ConfigError(f"unknown setting {name!r}{nearest(name, known)}")
+        ours = {"data_dir": self.data_dir, "host": "127.0.0.1", "port": self.port}
+        try:
+            return msgspec.convert({**self._settings, **ours}, ServerConfig)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"a setting cannot be used: {error}") from None
 
     def _tell(self, order: bytes) -> None:
         assert self._told is not None, "the server does not run"

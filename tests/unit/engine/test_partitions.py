@@ -198,6 +198,9 @@ def test_a_repeat_after_a_partial_failure_and_growth_writes_the_rest(place: Plac
         log.append("orders", keyed(*mixed), idempotency_key="once")
     assert told.value.failed == [1]
     assert [p["partition"] for p in told.value.placements] == [0, 2]
+    assert told.value.placed[0] == (1, 0)
+    assert [place for place, _ in told.value.placed] == [fnv1a(key) % 3 for key in mixed]
+    assert all(seq for _, seq in told.value.placed[1:])
     log.create("orders", cap_records=100)
     log.create("orders", partitions=8)
     whole = log.append("orders", keyed(*mixed), idempotency_key="once")

@@ -1,9 +1,14 @@
 """The fixtures that a user's tests get, used as a user would: by a pytest of their own."""
 
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.testing.plugin_runs import run_inner
+
+from topics.errors import ConfigError
+from topics.testing.forked_server import ForkedServer, ServerTemplate
 
 
 def test_pytest_finds_the_plugin_by_itself() -> None:
@@ -127,3 +132,14 @@ def test_a_setting_that_nobody_knows_is_named(pytester: pytest.Pytester) -> None
         errors=1,
     )
     result.stdout.fnmatch_lines(["*max_topix*"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"sesion_ttl_ms": 5}, "session_ttl_ms"), ({"session_ttl_ms": "x"}, "cannot be")],
+)
+def test_a_setting_that_nobody_knows_is_refused_by_the_nearest_name(
+    topics_template: ServerTemplate, tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        ForkedServer(topics_template, str(tmp_path / "data"), **settings)

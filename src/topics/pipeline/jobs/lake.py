@@ -29,7 +29,4 @@ def run_lake(
     log = LakeLog(root)
     writer = LakeWriter(log, typed, infer=infer)
     run_query(spark, log, LAKE, options, writer.write, run, stopped=stopped)
-    run.detail["tables"] = {
-        table: sum(file.rows for file in log.load().files_of(table))
-        for table in sorted(log.load().schemas)
-    }
+    run.detail["tables"] = log.load().rows()

@@ -54,6 +54,13 @@ class LakeState(Struct, frozen=True, kw_only=True):
     def files_of(self, table: str) -> list[LakeFile]:
         return [file for file in self.files.values() if file.table == table]
 
+    def rows(self) -> dict[str, int]:
+        """Count the rows of every table."""
+        found = dict.fromkeys(sorted(self.schemas), 0)
+        for file in self.files.values():
+            found[file.table] = found.get(file.table, 0) + file.rows
+        return found
+
     def has_batch(self, change: Change) -> bool:
         known = self.queries.get(change.query or "")
         return known is not None and known.id == change.query_id and change.batch <= known.batch

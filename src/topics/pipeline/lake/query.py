@@ -66,13 +66,18 @@ def run_query(
         query = _Checkpoint(log, name)
         starting = query.prepare(recover=options.recover) or options.starting
         server = Server(options.url, options.token)
+        told: dict[str, int] = {}
 
         def on_batch(frame: "DataFrame", number: int) -> None:
             offsets = query.offsets(number)
             batch = Batch(query=name, query_id=query.id(), number=number, offsets=offsets)
             rows = write(frame, batch)
             if rows:  # progress is a record, too: telling of nothing would go on for ever
-                run.step(rows=rows, batch=number, lag=_lag(server, options.topics, offsets))
+                lag = _lag(server, options.topics, offsets)
+                tables = log.load().rows()
+                news = {table: now for table, now in tables.items() if told.get(table) != now}
+                told.update(news)
+                run.step(rows=rows, batch=number, lag=lag, tables=news)
 
         reader = spark.readStream.format("topics").options(**_read_options(options, starting))
         # Where rows are read they are written: what goes to a disk of its own would be lost.

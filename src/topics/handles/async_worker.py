@@ -1,4 +1,4 @@
-"""A worker for coroutines: the same names as `topics.client.worker`, awaited.
+"""A worker for coroutines: the same names as `topics.handles.worker`, awaited.
 
 Owns its tasks while `run` runs.
 """
@@ -7,9 +7,11 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from topics.client.work_plan import (
+from topics.errors import RetryLater, TopicsError
+from topics.handles.payload import Payload
+from topics.handles.work_plan import (
     AWAY_S,
     LOGGER,
     RENEWALS,
@@ -17,8 +19,6 @@ from topics.client.work_plan import (
     new_node,
     plan_backoff,
 )
-from topics.errors import RetryLater, TopicsError
-from topics.handles.payload import Payload
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Job, Nacked
 from topics.model.stream import TypedJob
@@ -112,7 +112,7 @@ class AsyncWorker(Generic[T]):
             )
         except RetryLater as away:
             LOGGER.warning("the queue %s cannot be asked: %s", self.queue, away)
-            await self._first_of(asyncio.create_task(asyncio.sleep(AWAY_S)))
+            await self._first_of(timeout_s=AWAY_S)
             return
         for job in claimed.jobs:
             await self._begin(job)
@@ -122,10 +122,10 @@ class AsyncWorker(Generic[T]):
     async def _wait_for_jobs(self) -> None:
         """Wait for a record that was not there when we last looked; a claim follows anyway."""
         waiting = asyncio.create_task(self._look())
-        await self._first_of(waiting)
-        if not waiting.done():
-            waiting.cancel()
-            await asyncio.wait([waiting])
+        try:
+            await self._first_of(waiting)
+        finally:
+            await _end(waiting)
 
     async def _look(self) -> None:
         try:
@@ -140,11 +140,15 @@ class AsyncWorker(Generic[T]):
             return  # the claim that follows says it
         self._seen_seq = page.head_seq
 
-    async def _first_of(self, *tasks: asyncio.Task[None]) -> None:
+    async def _first_of(self, *tasks: asyncio.Task[None], timeout_s: float | None = None) -> None:
         """Wait for one of the tasks, or to be stopped."""
         stopped = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+        try:
+            await asyncio.wait(
+                [*tasks, stopped], return_when=asyncio.FIRST_COMPLETED, timeout=timeout_s
+            )
+        finally:
+            await _end(stopped)
 
     async def _begin(self, job: Job) -> None:
         if self._stopping.is_set():
@@ -226,3 +230,11 @@ class AsyncWorker(Generic[T]):
         finally:
             for number in taken:
                 loop.remove_signal_handler(number)
+
+
+async def _end(task: asyncio.Task[Any]) -> None:
+    """Leave no task behind, whether it is done or not; what it raised comes out here."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()

@@ -5,35 +5,60 @@ import secrets
 from collections import deque
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from itertools import chain, repeat
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
-from topics.client import calls
-from topics.client.request import Call
 from topics.errors import (
     BatchTooLarge,
+    PartlyWritten,
     PayloadTooLarge,
     RecordTooLarge,
     RequestError,
+    Throttled,
     TopicsError,
     Unreachable,
 )
-from topics.limits import MIB, check_topic_name
+from topics.handles.payload import encode_value
+from topics.limits import MIB
 from topics.model.append import Appended
 
 BATCH_BYTES: Final = 4 * MIB
 """A batch is sent when it is this large, whatever `max_batch` says."""
+BUFFER_BYTES: Final = 32 * MIB
+DELIVERY_S: Final = 120.0
+"""How long a batch is tried."""
 OF_ONE_RECORD: Final = (RequestError, RecordTooLarge, BatchTooLarge, PayloadTooLarge)
 """Refusals that one record of a batch may be to blame for."""
 
 
 class Sent(Struct, frozen=True):
-    """Where a record is: `topic` names the partition, if there are any."""
+    """Where a record is: `topic` names the partition, if there are any.
+
+    `seq` is 0 for a record that is there, but whose seq the server has forgotten.
+    """
 
     topic: str
     seq: int
+
+
+class ProducerSettings(Struct, frozen=True, kw_only=True):
+    """How a producer works."""
+
+    linger_ms: int
+    max_batch: int
+    buffer_bytes: int
+    when_full: Literal["block", "raise"]
+
+    def __post_init__(self) -> None:
+        if self.linger_ms < 0:
+            raise RequestError("linger_ms must not be negative")
+        if self.max_batch < 1 or self.buffer_bytes < 1:
+            raise RequestError("max_batch and buffer_bytes must be at least 1")
+        if self.when_full not in ("block", "raise"):
+            raise RequestError('when_full must be "block" or "raise"')
 
 
 class Entry(Struct, frozen=True, eq=False):
@@ -61,18 +86,15 @@ def encode_record(
     meta: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Return a record as JSON; what cannot be JSON is refused before it is on its way."""
-    fields = {"data": data, "tag": tag, "key": key, "node": node, "meta": meta}
-    return calls.encode_json(
-        {name: value for name, value in fields.items() if name == "data" or value is not None}
-    )
+    fields = {"tag": tag, "key": key, "node": node, "meta": meta}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return bytes(encode_value({"data": encode_value(data), **given}))
 
 
 class Outbox:
     """Records in the order they came; a batch gets a number that rises."""
 
-    def __init__(self, topic: str, *, max_batch: int) -> None:
-        if max_batch < 1:
-            raise RequestError("max_batch must be at least 1")
+    def __init__(self, *, max_batch: int) -> None:
         self.waiting: deque[Entry] = deque()
         self._on_way: list[Entry] = []
         self.held_bytes = 0
@@ -81,7 +103,6 @@ class Outbox:
         self.settled = 0
         self.first_error: TopicsError | None = None
         self._waiting_bytes = 0
-        self._topic = check_topic_name(topic)
         self._max_batch = max_batch
         self._producer_id = f"p-{secrets.token_hex(12)}"
         self._producer_seq = 0
@@ -115,15 +136,18 @@ class Outbox:
         self._on_way = batch
         return batch
 
-    def deliver(self, batch: list[Entry]) -> Generator[Call[Appended], Appended | TopicsError]:
-        """Yield the calls that deliver a batch; take what came of each.
+    def deliver(self, batch: list[Entry]) -> Generator[bytes, Appended | TopicsError]:
+        """Yield the bodies of the writes that deliver a batch; take what came of each.
 
-        A batch that is refused because of one record is halved until that record stands alone.
+        A batch that is refused because of one record is halved until that record stands alone; what
+        some partitions have of it is not sent again.
         """
         parts = [batch]
         while parts:
             part = parts.pop()
-            outcome = yield self._call_for(part)
+            outcome = yield self._body_of(part)
+            if isinstance(outcome, PartlyWritten) and outcome.placed:
+                part, outcome = self._succeed_partly(part, outcome)
             if isinstance(outcome, Appended):
                 self._succeed(part, outcome)
             elif len(part) > 1 and type(outcome) in OF_ONE_RECORD:
@@ -156,18 +180,41 @@ class Outbox:
             places = [Sent(names[place], seq) for place, seq in appended.placed]
         else:
             places = [Sent(appended.topic, seq) for seq in appended.seqs]
-        for entry, sent in zip(entries, places, strict=True):
+        forgotten = repeat(Sent(appended.topic, 0))
+        for entry, sent in zip(entries, chain(places, forgotten), strict=False):
             entry.succeed(sent)
+
+    def _succeed_partly(
+        self, entries: list[Entry], told: PartlyWritten
+    ) -> tuple[list[Entry], TopicsError]:
+        """Settle the records that partitions took; return the others, and why they are not there.
+
+        Of several partitions each has a reason of its own, and only the first one is told.
+        """
+        names = {placement["partition"]: str(placement["topic"]) for placement in told.placements}
+        rest: list[Entry] = []
+        for entry, (place, seq) in zip(entries, told.placed, strict=True):
+            if place not in names:
+                rest.append(entry)
+                continue
+            self._settle([entry])
+            entry.succeed(Sent(names[place], seq))
+        return rest, told.cause if len(told.failed) == 1 else told
 
     def _settle(self, entries: list[Entry]) -> None:
         self.held_bytes -= sum([len(entry.record_json) for entry in entries])
         self.settled += len(entries)
 
-    def _call_for(self, part: list[Entry]) -> Call[Appended]:
+    def _body_of(self, part: list[Entry]) -> bytes:
         self._producer_seq += 1
-        body = b'{"records":[%b],"producer_id":%b,"producer_seq":%d}' % (
+        return b'{"records":[%b],"producer_id":%b,"producer_seq":%d}' % (
             b",".join([entry.record_json for entry in part]),
             msgspec.json.encode(self._producer_id),
             self._producer_seq,
         )
-        return calls.append_json(self._topic, body, repeatable=True)
+
+
+def pause_s_of(error: TopicsError) -> float | None:
+    """Return how long a write that found no room should wait; None for any other error."""
+    cause = error.cause if isinstance(error, PartlyWritten) else error
+    return cause.retry_after_ms / 1000 if isinstance(cause, Throttled) else None

@@ -5,6 +5,7 @@ import secrets
 
 from msgspec import Struct
 
+from topics.errors import RequestError
 from topics.model.queues import Job
 
 LOGGER = logging.getLogger("topics.worker")
@@ -26,6 +27,14 @@ class WorkerSettings(Struct, frozen=True, kw_only=True):
     backoff_max_ms: int = 60_000
     idle_ms: int = 1_000
     """How long an idle worker waits for a new job before it looks for returned ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "lease_ms", "backoff_max_ms", "idle_ms"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise RequestError(f"{name} must be at least 1")
+        if self.backoff_ms < 0:
+            raise RequestError("backoff_ms must not be negative")
 
 
 def plan_backoff(settings: WorkerSettings, job: Job) -> int:

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from topics.client.membership import ConsumerSettings, Membership, Steps
-from topics.client.request import Call
 from topics.clock import Clock
 from topics.errors import TopicsError
+from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
 from topics.model.stream import GroupRecord, GroupTombstone
 
@@ -20,21 +19,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Caller(Protocol):
-    """Performs a call; None: try as long as the client is told to."""
+class Asker(Protocol):
+    """Asks; None: try as long as a client is told to."""
 
-    def __call__(self, call: Call[Any], *, retry_for_s: float | None = None) -> Any: ...  # noqa: ANN401 - the answer of any call
+    def __call__(self, ask: Ask, *, retry_for_s: float | None = None) -> Any: ...  # noqa: ANN401 - the answer of any call
 
 
 class Consumer(Generic[T]):
     """One member of a group; for one thread."""
 
     def __init__(
-        self, call: Caller, settings: ConsumerSettings, model: type[T] | None, clock: Clock
+        self, ask: Asker, settings: ConsumerSettings, model: type[T] | None, clock: Clock
     ) -> None:
         self.group = settings.group
         self.member = settings.member
-        self._call = call
+        self._ask = ask
         self._membership: Membership[T] = Membership(settings, Payload(model), clock)
         self._stopping = False
         self._closed = threading.Event()
@@ -92,12 +91,12 @@ class Consumer(Generic[T]):
         outcome: object = None
         while True:
             try:
-                call = steps.send(outcome)
+                ask = steps.send(outcome)
             except StopIteration as end:
                 result: R = end.value
                 return result
             try:
-                outcome = self._call(call, retry_for_s=retry_for_s)
+                outcome = self._ask(ask, retry_for_s=retry_for_s)
             except TopicsError as error:
                 outcome = error
 
@@ -109,6 +108,6 @@ class Consumer(Generic[T]):
                 continue
             joins = membership.joins
             try:
-                membership.hear(self._call(membership.beat(), retry_for_s=0.0), joins=joins)
+                membership.hear(self._ask(membership.beat(), retry_for_s=0.0), joins=joins)
             except TopicsError as error:
                 membership.hear(error, joins=joins)

@@ -13,7 +13,9 @@ from functools import partial
 from types import FrameType
 from typing import Generic, Protocol, TypeVar
 
-from topics.client.work_plan import (
+from topics.errors import RetryLater, TopicsError
+from topics.handles.payload import Payload
+from topics.handles.work_plan import (
     AWAY_S,
     LOGGER,
     PAUSE_S,
@@ -22,8 +24,6 @@ from topics.client.work_plan import (
     new_node,
     plan_backoff,
 )
-from topics.errors import RetryLater, TopicsError
-from topics.handles.payload import Payload
 from topics.model.diff import Page
 from topics.model.queues import Acked, Claimed, Extended, Job, Nacked
 from topics.model.stream import TypedJob

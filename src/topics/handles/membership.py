@@ -1,21 +1,19 @@
 """One member of a group, without I/O: what it owns, what it has read, done and committed.
 
-`next_item` and its like are generators: they yield calls and are sent the answer, or the error, of
-each. Both faces drive the same ones. Keeps: what is committed was asked past by whoever works on
-the items; a partition is given up only after what is done of it was committed.
+`next_item` and its like are generators: they yield what to ask and are sent the answer, or the
+error, of each. All faces drive the same ones. Keeps: what is committed was asked past by whoever
+works on the items; a partition is given up only after what is done of it was committed.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from topics.client import group_calls
-from topics.client.request import Call
 from topics.clock import Clock
-from topics.errors import GenerationMismatch, GroupNotFound, TopicsError
+from topics.errors import GenerationMismatch, GroupNotFound, RequestError, TopicsError
 from topics.handles.payload import Payload
 from topics.limits import DEFAULT_LIMIT
 from topics.model.diff import Record, Tombstone
@@ -37,7 +35,16 @@ R = TypeVar("R")
 WAIT_MS = 5_000
 COMMIT_TRIES = 5
 
-Steps = Generator[Call[Any], Any, R]
+
+class Ask(Struct, frozen=True):
+    """One call about a group: a method of both faces, and what it is given besides the group."""
+
+    word: str
+    group: str
+    fields: dict[str, Any]
+
+
+Steps = Generator[Ask, Any, R]
 
 
 class ConsumerSettings(Struct, frozen=True, kw_only=True):
@@ -52,6 +59,13 @@ class ConsumerSettings(Struct, frozen=True, kw_only=True):
     auto_commit: bool = True
     commit_ms: int = 1_000
     until_caught_up: bool = False
+
+
+def names_of(topics: Sequence[str]) -> tuple[str, ...]:
+    """Return names as they were given; one name alone is a sequence of letters, and refused."""
+    if isinstance(topics, str):
+        raise RequestError(f"topics must be a list of names: [{topics!r}]")
+    return tuple(topics)
 
 
 class Partition(NamedTuple):
@@ -96,11 +110,8 @@ class Membership(Generic[T]):
 
     # For whoever says in the background that we live.
 
-    def beat(self) -> Call[Heartbeat]:
-        settings = self._settings
-        return group_calls.heartbeat(
-            settings.group, member=settings.member, generation=self.generation
-        )
+    def beat(self) -> Ask:
+        return self._ask("heartbeat", generation=self.generation)
 
     def hear(self, outcome: Heartbeat | TopicsError, *, joins: int) -> None:
         """Take note of an answer; it counts when the next item is asked for."""
@@ -148,12 +159,8 @@ class Membership(Generic[T]):
             due = {p: seq for p, seq in self._done.items() if self._committed.get(p) != seq}
             if not due or not self.is_joined:
                 return
-            settings = self._settings
-            outcome: Committed | TopicsError = yield group_calls.commit(
-                settings.group,
-                _positions(due.items()),
-                member=settings.member,
-                generation=self.generation,
+            outcome: Committed | TopicsError = yield self._ask(
+                "commit", offsets=_positions(due.items()), generation=self.generation
             )
             if isinstance(outcome, Committed):
                 self._committed.update(due)
@@ -166,9 +173,13 @@ class Membership(Generic[T]):
             if self._settings.auto_commit:
                 yield from self.commit_done()
             self.is_joined = False
-            yield group_calls.leave(self._settings.group, member=self._settings.member)
+            yield self._ask("leave")
 
     # Inside.
+
+    def _ask(self, word: str, **fields: Any) -> Ask:  # noqa: ANN401 - of any call
+        settings = self._settings
+        return Ask(word, settings.group, {"member": settings.member, **fields})
 
     def _catch_up(self) -> Steps[None]:
         """Bring the membership up to now: join, take what was heard, give up, commit."""
@@ -184,9 +195,8 @@ class Membership(Generic[T]):
 
     def _join(self) -> Steps[None]:
         settings = self._settings
-        outcome: Joined | TopicsError = yield group_calls.join(
-            settings.group,
-            member=settings.member,
+        outcome: Joined | TopicsError = yield self._ask(
+            "join",
             topics=settings.topics,
             session_ms=settings.session_ms,
             assignor=settings.assignor,
@@ -208,12 +218,8 @@ class Membership(Generic[T]):
         yield from self.commit_done()
         if not self.is_joined:
             return
-        settings = self._settings
-        outcome: Heartbeat | TopicsError = yield group_calls.heartbeat(
-            settings.group,
-            member=settings.member,
-            generation=self.generation,
-            released=_numbers(released),
+        outcome: Heartbeat | TopicsError = yield self._ask(
+            "heartbeat", generation=self.generation, released=_numbers(released)
         )
         self._release = set()
         if isinstance(outcome, Heartbeat):
@@ -225,12 +231,10 @@ class Membership(Generic[T]):
 
     def _poll(self) -> Steps[bool]:
         """Read on; tell whether something came."""
-        settings = self._settings
-        outcome: Polled | TopicsError = yield group_calls.poll(
-            settings.group,
-            member=settings.member,
+        outcome: Polled | TopicsError = yield self._ask(
+            "poll",
             generation=self.generation,
-            limit=settings.limit,
+            limit=self._settings.limit,
             positions=_positions(self._reading.items()),
             wait_ms=self._wait_ms(),
         )
@@ -295,14 +299,19 @@ class Membership(Generic[T]):
         partition = Partition(batch.topic, batch.partition)
         if partition not in self._reading:
             return
-        lost = batch.tombstone
+        lost, read = batch.tombstone, self._reading[partition]
+        if batch.page.head_seq < read or (lost is not None and lost.reason == "recreated"):
+            read = 0  # another life of the topic, or an older one
         if lost is not None:
             behind = 0 if lost.reason == "recreated" else lost.gap_to
-            self._waiting.append(Entry(partition, behind, lost))
+            if behind > read or not read:
+                self._waiting.append(Entry(partition, behind, lost))
         for record in batch.records:
-            self._waiting.append(Entry(partition, record.seq, record))
-        self._waiting.append(Entry(partition, batch.next_from_seq, None))  # what was skipped
-        self._reading[partition] = batch.next_from_seq
+            if record.seq > read:  # a server that was restarted begins at what is committed
+                self._waiting.append(Entry(partition, record.seq, record))
+        read = max(batch.next_from_seq, read)
+        self._waiting.append(Entry(partition, read, None))  # what was skipped
+        self._reading[partition] = read
 
     def _pop(self) -> Entry | None:
         while self._waiting:

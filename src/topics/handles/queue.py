@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from topics.client.async_worker import AsyncHandler, AsyncJobSource, AsyncWorker
-from topics.client.work_plan import WorkerSettings
-from topics.client.worker import Handler, JobSource, Worker
 from topics.handles.async_topic import AsyncSource
+from topics.handles.async_worker import AsyncHandler, AsyncJobSource, AsyncWorker
 from topics.handles.payload import Payload
 from topics.handles.topic import Source, build_records
+from topics.handles.work_plan import WorkerSettings
+from topics.handles.worker import Handler, JobSource, Worker
 from topics.model.append import Appended
 
 T = TypeVar("T")

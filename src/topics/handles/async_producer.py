@@ -1,4 +1,4 @@
-"""Many single records, sent as few batches: the same names as `topics.client.producer`, awaited.
+"""Many single records, sent as few batches: the same names as `topics.handles.producer`, awaited.
 
 Owns one task of the event loop.
 """
@@ -6,14 +6,14 @@ Owns one task of the event loop.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from topics.client.outbox import Entry, Outbox, Sent, encode_record
-from topics.client.request import Call
 from topics.errors import Closed, Throttled, TopicsError
+from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
+from topics.limits import check_topic_name
 from topics.model.append import Appended
 
-AsyncCaller = Callable[[Call[Appended]], Awaitable[Appended]]
+AsyncDeliver = Callable[[str, bytes], Awaitable[Appended]]
 
 
 class AsyncProducer:
@@ -21,19 +21,15 @@ class AsyncProducer:
 
     def __init__(
         self,
-        call: AsyncCaller,
+        deliver: AsyncDeliver,
         topic: str,
-        *,
-        linger_ms: int,
-        max_batch: int,
-        buffer_bytes: int,
-        when_full: Literal["block", "raise"],
+        settings: ProducerSettings,
     ) -> None:
-        self._call = call
-        self._linger_s = linger_ms / 1000
-        self._buffer_bytes = buffer_bytes
-        self._when_full = when_full
-        self._outbox = Outbox(topic, max_batch=max_batch)
+        self._deliver = deliver
+        self._topic = check_topic_name(topic)
+        self._linger_s = settings.linger_ms / 1000
+        self._settings = settings
+        self._outbox = Outbox(max_batch=settings.max_batch)
         self._changed = asyncio.Condition()
         self._hurry = 0
         self._closing = False
@@ -52,7 +48,7 @@ class AsyncProducer:
         entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         async with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
-                if self._when_full == "raise":
+                if self._settings.when_full == "raise":
                     raise Throttled(max(1, int(self._linger_s * 1000)))
                 await self._changed.wait()
             if self._closing:
@@ -91,7 +87,7 @@ class AsyncProducer:
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes
-        return held > 0 and held + size > self._buffer_bytes
+        return held > 0 and held + size > self._settings.buffer_bytes
 
     async def _run(self) -> None:
         try:
@@ -99,6 +95,8 @@ class AsyncProducer:
         finally:
             self._closing = True
             self._outbox.abandon()
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _send_all(self) -> None:
         while True:
@@ -126,17 +124,17 @@ class AsyncProducer:
     async def _send(self, batch: list[Entry]) -> None:
         delivery = self._outbox.deliver(batch)
         try:
-            call = next(delivery)
+            body = next(delivery)
             while True:
-                outcome = await self._try(call)
+                outcome = await self._try(body)
                 async with self._changed:
                     self._changed.notify_all()
-                    call = delivery.send(outcome)
+                    body = delivery.send(outcome)
         except StopIteration:
             return
 
-    async def _try(self, call: Call[Appended]) -> Appended | TopicsError:
+    async def _try(self, body: bytes) -> Appended | TopicsError:
         try:
-            return await self._call(call)
+            return await self._deliver(self._topic, body)
         except TopicsError as error:
             return error

@@ -1,4 +1,4 @@
-"""A consumer of a group, awaited: the same names as `topics.client.consumer`.
+"""A consumer of a group, awaited: the same names as `topics.handles.consumer`.
 
 Owns one task, which says that we live while the loop body awaits.
 """
@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from topics.client.membership import ConsumerSettings, Membership, Steps
-from topics.client.request import Call
 from topics.clock import Clock
 from topics.errors import TopicsError
+from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
 from topics.model.stream import GroupRecord, GroupTombstone
 
@@ -20,21 +19,21 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class AsyncCaller(Protocol):
-    """Performs a call; None: try as long as the client is told to."""
+class AsyncAsker(Protocol):
+    """Asks; None: try as long as a client is told to."""
 
-    async def __call__(self, call: Call[Any], *, retry_for_s: float | None = None) -> Any: ...  # noqa: ANN401 - the answer of any call
+    async def __call__(self, ask: Ask, *, retry_for_s: float | None = None) -> Any: ...  # noqa: ANN401 - the answer of any call
 
 
 class AsyncConsumer(Generic[T]):
     """One member of a group; for one task."""
 
     def __init__(
-        self, call: AsyncCaller, settings: ConsumerSettings, model: type[T] | None, clock: Clock
+        self, ask: AsyncAsker, settings: ConsumerSettings, model: type[T] | None, clock: Clock
     ) -> None:
         self.group = settings.group
         self.member = settings.member
-        self._call = call
+        self._ask = ask
         self._membership: Membership[T] = Membership(settings, Payload(model), clock)
         self._stopping = False
         self._closed = False
@@ -89,12 +88,12 @@ class AsyncConsumer(Generic[T]):
         outcome: object = None
         while True:
             try:
-                call = steps.send(outcome)
+                ask = steps.send(outcome)
             except StopIteration as end:
                 result: R = end.value
                 return result
             try:
-                outcome = await self._call(call, retry_for_s=retry_for_s)
+                outcome = await self._ask(ask, retry_for_s=retry_for_s)
             except TopicsError as error:
                 outcome = error
 
@@ -107,6 +106,6 @@ class AsyncConsumer(Generic[T]):
                 continue
             joins = membership.joins
             try:
-                membership.hear(await self._call(membership.beat(), retry_for_s=0.0), joins=joins)
+                membership.hear(await self._ask(membership.beat(), retry_for_s=0.0), joins=joins)
             except TopicsError as error:
                 membership.hear(error, joins=joins)

@@ -8,19 +8,16 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from topics.client.outbox import Entry, Outbox, Sent, encode_record
-from topics.client.request import Call
 from topics.clock import Clock
 from topics.errors import Closed, Throttled, TopicsError
-from topics.limits import MIB
+from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
+from topics.limits import check_topic_name
 from topics.model.append import Appended
 
-BUFFER_BYTES = 32 * MIB
-DELIVERY_S = 120.0
-
-Caller = Callable[[Call[Appended]], Appended]
+Deliver = Callable[[str, bytes], Appended]
+"""Appends the body of a write, as often as it takes."""
 
 
 class Producer:
@@ -28,21 +25,17 @@ class Producer:
 
     def __init__(
         self,
-        call: Caller,
+        deliver: Deliver,
         topic: str,
-        *,
+        settings: ProducerSettings,
         clock: Clock,
-        linger_ms: int,
-        max_batch: int,
-        buffer_bytes: int,
-        when_full: Literal["block", "raise"],
     ) -> None:
-        self._call = call
+        self._deliver = deliver
+        self._topic = check_topic_name(topic)
         self._clock = clock
-        self._linger_s = linger_ms / 1000
-        self._buffer_bytes = buffer_bytes
-        self._when_full = when_full
-        self._outbox = Outbox(topic, max_batch=max_batch)
+        self._linger_s = settings.linger_ms / 1000
+        self._settings = settings
+        self._outbox = Outbox(max_batch=settings.max_batch)
         self._changed = threading.Condition()
         self._hurry = 0
         """Records up to this one do not linger."""
@@ -65,7 +58,7 @@ class Producer:
         entry = Entry(encode_record(data, tag=tag, key=key, node=node, meta=meta), future)
         with self._changed:
             while not self._closing and self._is_full(len(entry.record_json)):
-                if self._when_full == "raise":
+                if self._settings.when_full == "raise":
                     raise Throttled(max(1, int(self._linger_s * 1000)))
                 self._changed.wait()
             if self._closing:
@@ -106,7 +99,7 @@ class Producer:
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes
-        return held > 0 and held + size > self._buffer_bytes
+        return held > 0 and held + size > self._settings.buffer_bytes
 
     def _run(self) -> None:
         try:
@@ -142,19 +135,19 @@ class Producer:
     def _send(self, batch: list[Entry]) -> None:
         delivery = self._outbox.deliver(batch)
         try:
-            call = next(delivery)
+            body = next(delivery)
             while True:
-                outcome = self._try(call)
+                outcome = self._try(body)
                 with self._changed:
                     try:
-                        call = delivery.send(outcome)
+                        body = delivery.send(outcome)
                     finally:
                         self._changed.notify_all()
         except StopIteration:
             return
 
-    def _try(self, call: Call[Appended]) -> Appended | TopicsError:
+    def _try(self, body: bytes) -> Appended | TopicsError:
         try:
-            return self._call(call)
+            return self._deliver(self._topic, body)
         except TopicsError as error:
             return error
