@@ -105,7 +105,7 @@ def _check_worker(spark: "SparkSession") -> None:
 
         return f"{sys.version_info[0]}.{sys.version_info[1]}", topics.__version__
 
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - needs pyspark
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415 - comes with pyspark, untyped
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     context = getattr(spark, "_sc", None)
