@@ -15,11 +15,8 @@ from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.cluster.lines import KEY_FILE, MASTER, SERVER, block, here, last_words, run_lines
+from tests.cluster.lines import MASTER, block, here, last_words, run_lines, server_with_key
 from tests.cluster.standalone import Standalone, free_port
-from tests.cluster.submit import KEY
-
-from topics.testing.server_process import ServerProcess
 
 START_S = 180.0
 PORT = "15002"
@@ -27,19 +24,11 @@ PORT = "15002"
 
 def check_connect(folder: Path) -> str:
     """Write and read through a Connect server; return what was seen."""
-    key = folder / "key"
-    key.touch(mode=0o600)
-    key.write_text(KEY)
-    with (
-        ServerProcess(str(folder / "data"), keys=KEY) as server,
-        Standalone(folder / "cluster") as cluster,
-    ):
+    with server_with_key(folder) as (_, places), Standalone(folder / "cluster") as cluster:
         environment = _with_connect(cluster.environment, folder)
         port = str(free_port())
         with _connect_server(folder, cluster, environment, port):
-            script = here(
-                block("py", "sc://"), {SERVER: server.url, KEY_FILE: str(key), PORT: port}
-            )
+            script = here(block("py", "sc://"), places | {PORT: port})
             (folder / "main.py").write_text(script)
             code, said = run_lines("python main.py", folder, environment)
     assert (code, said.split()) == (0, ["2", "skus"]), said + last_words(folder)

@@ -1,15 +1,29 @@
 """The lines of docs/operating/cluster.md, run as they stand there, but for names of places."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.standalone import ROOT
 from tests.unit.docs.pages import DOCS, code_blocks
 
+from topics.testing.server_process import ServerProcess
+
 PAGE = DOCS / "operating/cluster.md"
 DEADLINE_S = 600
+KEY = "cluster-key-0123456789"
 MASTER, SERVER, KEY_FILE = "spark://10.0.0.1:7077", "http://10.0.0.5:4000", "/etc/topics/key"
+
+
+@contextmanager
+def server_with_key(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Start a server with a key; yields its URL, and where the page's places are."""
+    key = folder / "key"
+    key.touch(mode=0o600)
+    key.write_text(KEY)
+    with ServerProcess(str(folder / "data"), keys=KEY) as server:
+        yield server.url, {SERVER: server.url, KEY_FILE: str(key)}
 
 
 def block(language: str, word: str) -> str:

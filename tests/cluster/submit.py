@@ -9,27 +9,28 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.cluster.lines import KEY_FILE, MASTER, SERVER, block, here, last_words, run_lines
+from tests.cluster.lines import (
+    KEY,
+    MASTER,
+    block,
+    here,
+    last_words,
+    run_lines,
+    server_with_key,
+)
 from tests.cluster.standalone import ROOT, Standalone
 from tests.pipeline.feed import Feed
 
-from topics.testing.server_process import ServerProcess
-
-KEY = "cluster-key-0123456789"
 RECORDS = 1_000
 
 
 def check_submit(folder: Path) -> str:
     """Run both; return what was seen."""
-    key = folder / "key"
-    key.touch(mode=0o600)
-    key.write_text(KEY)
     with (
-        ServerProcess(str(folder / "data"), keys=KEY) as server,
-        Feed(server.url, "orders", token=KEY) as feed,
+        server_with_key(folder) as (url, places),
+        Feed(url, "orders", token=KEY) as feed,
     ):
         feed.number(RECORDS)
-        places = {SERVER: server.url, KEY_FILE: str(key)}
         with Standalone(folder / "cluster") as cluster:
             _audit(folder, cluster, places)
         with Standalone(folder / "bare", bare=True) as cluster:
