@@ -8,7 +8,6 @@ from topics.errors import OptionError
 from topics.pipeline.options import (
     SINK_OPTIONS,
     SOURCE_OPTIONS,
-    TASK_RECORDS,
     SinkOptions,
     SourceOptions,
     Token,
@@ -36,7 +35,7 @@ def test_the_defaults_are_those_of_the_reference() -> None:
     assert options.fail_on_data_loss
     assert options.verify
     assert options.via == "auto"
-    assert options.records_per_partition == TASK_RECORDS
+    assert options.records_per_partition is None
     assert not options.push_down
 
 

@@ -2,12 +2,25 @@
 
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, lists, tuples
+from msgspec import structs
 from tests.pipeline.manifests import manifest, segment
 
 from topics.model.segments import Manifest
 from topics.pipeline.offsets import Part, PartRange
 from topics.pipeline.options import Via
-from topics.pipeline.plan import Gap, Plan, Span, cut, plan_batch, plan_stream, split_lost
+from topics.pipeline.plan import (
+    INDEX_TASK_RECORDS,
+    TASK_BYTES,
+    TASK_RECORDS,
+    Gap,
+    Plan,
+    Span,
+    cut,
+    plan_batch,
+    plan_stream,
+    split_lost,
+    task_records,
+)
 from topics.pipeline.push_down import Bounds
 
 A = Part("a", "a")
@@ -168,3 +181,17 @@ def test_a_stream_keeps_the_number_of_a_task_that_lost_everything() -> None:
     plan = plan_stream([wanted(0, 100)], {"a": lossy}, records_per_task=50, min_tasks=1, via="auto")
     assert [len(task.pieces) for task in plan.tasks] == [0, 1]
     assert plan.tasks[0].gaps == (Gap(A, 1, 50, "cap"),)
+
+
+def test_a_task_takes_as_many_records_as_make_a_fair_size() -> None:
+    light = manifest(segment(1, 100), head=100)
+    heavy = manifest(structs.replace(segment(1, 1), bytes=1 << 20), head=1)
+    assert task_records([light], reads_frames=True) == INDEX_TASK_RECORDS
+    assert task_records([heavy], reads_frames=True) == TASK_BYTES >> 20
+    assert task_records([heavy, light], reads_frames=False) == INDEX_TASK_RECORDS
+    assert task_records([manifest(head=5)], reads_frames=True) == TASK_RECORDS
+
+
+def test_a_record_larger_than_a_task_is_a_task() -> None:
+    huge = structs.replace(segment(1, 2), bytes=TASK_BYTES * 5)
+    assert task_records([manifest(huge, head=2)], reads_frames=True) == 1

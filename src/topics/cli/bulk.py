@@ -108,6 +108,12 @@ def _show(found: "AuditReport") -> None:
             where = f"{finding.first_seq} to {finding.last_seq}"
             say(f"{topic.name}: {finding.message}: {where}")
     for lake in found.lakes:
+        for topic_name in lake.dropped_topics:
+            typer.echo(f"{lake.table}: {topic_name} was dropped: nothing to compare with", err=True)
+        for topic_name in lake.earlier_lives:
+            typer.echo(
+                f"{lake.table}: {topic_name} was made anew: older rows stand alone", err=True
+            )
         for fault in lake.faults:
             place = f"{fault.topic}/{fault.partition} {fault.seq}"
             say(f"{lake.table}: {place} is {fault.fault}")

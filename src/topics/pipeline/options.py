@@ -21,8 +21,6 @@ BadRow: TypeAlias = Literal["fail", "deadLetter"]
 Where: TypeAlias = int | Literal["earliest", "latest"]
 T = TypeVar("T")
 
-TASK_RECORDS: Final = 100_000
-"""A task of Spark costs 50 ms whatever it does: less than this would not pay."""
 MAX_SINK_ID_BYTES: Final = 64
 BATCH_RECORDS_MAX: Final = 10_000
 
@@ -54,7 +52,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_partitions: int = 1
-    records_per_partition: int = TASK_RECORDS
+    records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     schema: str | None = None
     verify: bool = True
@@ -139,14 +137,14 @@ def parse_source_options(
         max_records_per_trigger=options.take("maxRecordsPerTrigger", _parse_positive),
         max_bytes_per_trigger=options.take("maxBytesPerTrigger", _parse_positive),
         min_partitions=options.take("minPartitions", _parse_positive) or 1,
-        records_per_partition=options.take("recordsPerPartition", _parse_positive) or TASK_RECORDS,
+        records_per_partition=options.take("recordsPerPartition", _parse_positive),
         fail_on_data_loss=options.take("failOnDataLoss", _parse_bool) is not False,
         schema=options.text("schema"),
         verify=options.take("verify", _parse_bool) is not False,
         group=options.text("group"),
         via=cast("Via", options.take("via", _one_of("auto", "segments", "http")) or "auto"),
         push_down=options.take("pushDown", _parse_bool) is True,
-        shared_path=options.take("sharedPath", _parse_path),
+        shared_path=options.take("sharedPath", _parse_shared_path),
     )
     _check_source(parsed)
     return parsed
@@ -218,6 +216,13 @@ def _parse_path(name: str, text: str) -> str:
     if not path.startswith("/"):
         raise OptionError(f"`{name}` must be absolute: executors have other working directories")
     return path.rstrip("/")
+
+
+def _parse_shared_path(name: str, text: str) -> str:
+    path = _parse_path(name, text)
+    if is_object_uri(path):
+        raise OptionError(f"`{name}` names an object store, which all machines see: leave it out")
+    return path
 
 
 def _parse_object_uri(name: str, text: str) -> str:

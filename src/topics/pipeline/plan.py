@@ -7,6 +7,7 @@ so that a batch that is run again has the same rows in the same tasks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,6 +15,11 @@ from topics.model.segments import Manifest, SegmentState
 from topics.pipeline.offsets import Part, PartRange
 from topics.pipeline.options import Via
 from topics.pipeline.push_down import Bounds
+
+TASK_BYTES: Final = 128 << 20
+TASK_RECORDS: Final = 100_000
+"""Of a stream: its tasks are told by their seqs, whatever segments hold them meanwhile."""
+INDEX_TASK_RECORDS: Final = 1_000_000
 
 DELETED = "deleted"
 """A hole that somebody asked for: nothing to announce, and no file to look for."""
@@ -68,6 +74,16 @@ class Plan(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{len(self.tasks)} tasks read {self.segments_read} of {self.segments} segments"
+
+
+def task_records(manifests: Iterable[Manifest], *, reads_frames: bool) -> int:
+    """Return how many records make a task that pays: it costs 50 ms whatever it does."""
+    if not reads_frames:
+        return INDEX_TASK_RECORDS
+    segments = [segment for manifest in manifests for segment in manifest.segments]
+    records = sum(segment.records for segment in segments)
+    size = sum(segment.bytes for segment in segments)
+    return max(1, min(TASK_BYTES * records // size, INDEX_TASK_RECORDS)) if size else TASK_RECORDS
 
 
 def plan_batch(

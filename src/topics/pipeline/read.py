@@ -22,8 +22,18 @@ from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.http_reader import read_http
 from topics.pipeline.local_files import check_shared, parse_file_uri
 from topics.pipeline.offsets import PartRange, PartState, check_named, place_of
-from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, Piece, Plan, Span, Task, pieces_of, plan_batch, split_lost
+from topics.pipeline.options import SourceOptions, is_object_uri
+from topics.pipeline.plan import (
+    Gap,
+    Piece,
+    Plan,
+    Span,
+    Task,
+    pieces_of,
+    plan_batch,
+    split_lost,
+    task_records,
+)
 from topics.pipeline.push_down import Bounds, push
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
@@ -140,7 +150,10 @@ class TopicsReader(DataSourceReader):
         self._schema = schema
         self._snapshot = snapshot
         self._bounds = Bounds()
-        Decoder(schema, self._bounds, verify=options.verify)  # refuses columns it cannot make
+        self._decoder()  # refuses columns it cannot make
+
+    def _decoder(self) -> Decoder:
+        return Decoder(self._schema, self._bounds, verify=self._options.verify)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what narrows the range, if the query says that its frame is used once.
@@ -168,7 +181,8 @@ class TopicsReader(DataSourceReader):
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
             self._bounds,
-            records_per_task=self._options.records_per_partition,
+            records_per_task=self._options.records_per_partition
+            or task_records(manifests.values(), reads_frames=self._decoder().needs_frames),
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         )
@@ -209,6 +223,12 @@ def _freeze_what_is_loaded() -> None:
     gc.freeze()
 
 
+def _check_seen(uri: str) -> None:
+    """Name this machine, if it lacks a file."""
+    if not is_object_uri(uri):
+        check_shared(parse_file_uri(uri))
+
+
 class _Task:
     """One task while it runs."""
 
@@ -243,7 +263,7 @@ class _Task:
                 done = last
         except StorageError as error:
             if self._options.path is not None or moved:
-                check_shared(parse_file_uri(piece.data))
+                _check_seen(piece.data)
                 raise
             # A file that this machine cannot see, or that has moved since: the server knows.
             _log.info("topics: %s: asking the server", error)
@@ -267,7 +287,7 @@ class _Task:
                 piece for part in left for piece in pieces_of(part, manifest, "segments")
             ):
                 if piece.data is not None and piece.data == before.data:
-                    check_shared(parse_file_uri(piece.data))
+                    _check_seen(piece.data)
                     raise error
                 yield from self._piece(piece, moved=True)
         for gap in gaps:

@@ -35,7 +35,7 @@ from topics.pipeline.offsets import (
     place_of,
 )
 from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, plan_stream
+from topics.pipeline.plan import TASK_RECORDS, Gap, plan_stream
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.read import (
     PIN_MS,
@@ -139,7 +139,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = plan_stream(
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
-            records_per_task=self._options.records_per_partition,
+            records_per_task=self._options.records_per_partition or TASK_RECORDS,
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         ).with_gaps([*gaps, *gone])
