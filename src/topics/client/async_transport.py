@@ -71,7 +71,7 @@ class AsyncTransport:
                 await connection.writer.drain()
                 while not connection.wire.is_stream:
                     response = await stream.receive()
-                    if response is not None:
+                    if response is not None and not connection.wire.is_stream:
                         stream.close()
                         return response
         except OSError as error:  # TimeoutError is one

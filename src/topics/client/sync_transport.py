@@ -65,7 +65,7 @@ class SyncTransport:
             connection.socket.sendall(connection.wire.encode(request))
             while not connection.wire.is_stream:
                 response = stream.receive(self._left_s(deadline_s))
-                if response is not None:
+                if response is not None and not connection.wire.is_stream:
                     stream.close()
                     return response
         except OSError as error:

@@ -30,6 +30,7 @@ from topics.model.watch import HEARTBEAT_MS, WatchedTopic
 EVENT_STREAM: Final = "text/event-stream"
 MAX_ID_BYTES: Final = 8 * 1024
 """A longer one may be too much for a header: a new session has the places in its body."""
+LATE_S: Final = 1.0
 _LIFE: Final = "@"
 _GONE: Final = 0
 _log = logging.getLogger("topics.watch")
@@ -49,7 +50,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     def silence_s(self) -> float:
         """How long a stream that lives says nothing: a heartbeat may be late, two are not."""
         low, high = HEARTBEAT_MS
-        return 2 * min(max(self.heartbeat_ms, low), high) / 1000 + 1.0
+        return 2 * min(max(self.heartbeat_ms, low), high) / 1000 + LATE_S
 
 
 def starts_of(topics: Mapping[str, int | None] | Sequence[str]) -> dict[str, int | None]:
