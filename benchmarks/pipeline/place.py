@@ -54,7 +54,7 @@ class Bench:
 
     def topic(self, name: str, schema: str | None = None) -> DataFrame:
         """Read a topic; with a schema only these columns, which Spark does not prune by itself."""
-        given = {"url": self.server.url, "topic": name, "recordsPerPartition": "500000"}
+        given = {"url": self.server.url, "topic": name}
         reader = self.spark.read.format("topics").options(**given)
         return (reader if schema is None else reader.schema(schema)).load()
 

@@ -80,6 +80,10 @@ class Page:
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
 
+    def hide_bars(self) -> None:
+        """Show no scroll bars from now on."""
+        self._call("Emulation.setScrollbarsHidden", hidden=True)
+
     def prefer(self, colour_scheme: str) -> None:
         """Be a browser of someone who likes it light, or dark."""
         features = [{"name": "prefers-color-scheme", "value": colour_scheme}]
@@ -161,7 +165,9 @@ class Chromium:
     @contextmanager
     def page(self) -> Iterator[Page]:
         """Hold the one tab there is."""
-        with connect(self._tab_url(), proxy=None, max_size=None) as connection:
+        url = self._tab_url()
+        # No pings: a test may do other things for a while, and nobody reads the answers meanwhile.
+        with connect(url, proxy=None, max_size=None, ping_interval=None) as connection:
             yield Page(connection)
 
     def _tab_url(self) -> str:

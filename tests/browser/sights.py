@@ -13,6 +13,7 @@ RUN_AXE = """
 axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => violations.map(one =>
   `${one.id}: ${one.help}: ${one.nodes.map(node => node.html).join(" ")}`))
 """
+SESSION_MS = 300_000  # members stay as long as the tests
 PICTURES = os.environ.get("TOPICS_SCREENSHOTS_DIR")
 """Where pictures of the pages are left, if anywhere."""
 
@@ -50,7 +51,13 @@ def make_sights(client: httpx.Client) -> None:
     for name, source, dest in (("a", "orders", "audit"), ("b", "audit", "archive")):
         router = {"source": source, "dest": dest}
         client.put(f"/v0/routers/{name}", json=router).raise_for_status()
-    join = {"member": "worker-1", "topics": ["orders"]}
+    client.put("/v0/topics/parcels", json={"partitions": 4}).raise_for_status()
+    post(
+        client,
+        "groups/billing/join",
+        {"member": HOSTILE, "topics": ["parcels"], "session_ms": SESSION_MS},
+    )
+    join = {"member": "worker-1", "topics": ["orders"], "session_ms": SESSION_MS}
     generation = post(client, "groups/billing/join", join)["generation"]
     offsets = {"orders": {"0": 2}}
     commit = {"member": "worker-1", "generation": generation, "offsets": offsets}
@@ -62,8 +69,10 @@ def make_sights(client: httpx.Client) -> None:
         "batch": 1,
         "rows": 500,
     }
-    report |= {"rows_per_s": 250.5, "lag": 3, "table": "bronze.orders", "ts": 1_767_225_600_000}
-    append(client, "topics.pipeline", report, {**report, "batch": 2, "ts": report["ts"] + 9000})
+    report |= {"rows_per_s": 250.5, "lag": 3, "table": "/lake", "ts": 1_767_225_600_000}
+    report |= {"tables": {"_raw": 500, "orders": 500}}
+    later = {"batch": 2, "rows": 1400, "ts": report["ts"] + 9000, "tables": {"orders": 1400}}
+    append(client, "topics.pipeline", report, {**report, **later}, "no report", None)
 
 
 def text_of(tab: Page, selector: str) -> str:

@@ -14,12 +14,15 @@ PAGES = {
     " && $('#state').textContent.includes('Newest seq5')",
     "/console/queues": "$('#queues tbody tr td:nth-child(6)').textContent === '2'",
     "/console/groups": "$('#partitions tbody tr td:nth-child(6)').textContent === '3'"
-    " && $('#groups tbody').textContent.includes('billing') && $('#lag canvas')",
+    " && $('#groups tbody').textContent.includes('billing') && $('#lag canvas')"
+    " && $$('#members tbody tr') === 2 && $('#members').textContent.includes('parcels 0\\u20133')"
+    " && $('#members').textContent.includes('<img') && !$('#members img')",
     "/console/routers": "$$('#graph rect') === 3 && $$('#graph .edge') === 2",
     "/console/storage": "$('#stored tbody').textContent.includes('orders') && $('#map span')",
     "/console/latency": "$('#write-bars tbody tr') && $('#write canvas')",
-    "/console/pipeline": "$('#runs tbody').textContent.includes('bronze.orders')"
-    " && $$('#runs tbody tr') === 1",
+    "/console/pipeline": "$('#runs [data-key] td:nth-child(5)').textContent === '900'"
+    " && $('#runs [data-key] td:nth-child(6)').textContent === '100' && $$('#runs tbody tr') === 1"
+    " && $('#tables tbody').textContent.includes('orders1,400') && $('#rows canvas')",
     "/console/topics/none": "$('h1').textContent === 'That did not work'",
 }
 FIND = "const $ = s => document.querySelector(s), $$ = s => document.querySelectorAll(s).length;"

@@ -112,6 +112,32 @@ def test_a_paused_tail_says_what_waits_and_goes_on(
     wait_for_seqs(tab, 3, 2, 1)
 
 
+def test_a_tail_goes_on_when_the_server_is_back(
+    tab: Page, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    state = "document.querySelector('#tail-state').textContent"
+    with (
+        ServerProcess(str(tmp_path_factory.mktemp("mortal"))) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as client,
+    ):
+        append(client, "mortal", 1, 2)
+        open_topic(tab, server, "mortal")
+        wait_for_seqs(tab, 2, 1)
+        server.kill9()
+        tab.wait_for(f"{state} === 'reconnecting'")
+        click(tab, "#pause")
+        assert tab.evaluate(state) == "paused (reconnecting)"
+        click(tab, "#pause")
+        assert tab.evaluate(state) == "reconnecting"
+        tab.wait_for("document.querySelector('#problem').textContent.includes('does not answer')")
+        server.restart()
+        append(client, "mortal", 3)
+        wait_for_seqs(tab, 3, 2, 1)
+        tab.wait_for(f"{state} === 'live'")
+        tab.open("about:blank")
+    tab.complaints.clear()  # the browser tells of refused connections
+
+
 def test_the_tail_is_bounded(tab: Page, console: ServerProcess, client: httpx.Client) -> None:
     append(client, "many", *range(50))
     open_topic(tab, console, "many")

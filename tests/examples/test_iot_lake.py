@@ -44,7 +44,7 @@ def run_pipeline(*arguments: str, url: str, stdin: str = "") -> str:
 
 def test_the_file_is_one_that_can_be_run(topics_server: ForkedServer) -> None:
     planned = run_pipeline("plan", str(FILE), "--json", url=topics_server.url)
-    (job,) = json.loads(planned)
+    job = json.loads(planned)
     assert job["kind"] == "lake"
     assert job["reads"].startswith("readings,summaries of ")
 

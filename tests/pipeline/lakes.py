@@ -7,6 +7,7 @@ from tests.pipeline.feed import Feed
 
 from topics.pipeline.jobs.job import JobRun, JobSummary
 from topics.pipeline.jobs.lake import run_lake
+from topics.pipeline.lake.entry import TableFormat
 from topics.pipeline.lake.query import QueryOptions
 from topics.pipeline.lake.tables import read_table
 from topics.pipeline.lake.typed import TypedTable
@@ -28,11 +29,12 @@ class Lake:
         *typed: TypedTable,
         infer: bool = True,
         topics: str | None = None,
+        tables: TableFormat | None = None,
         **options: Any,  # noqa: ANN401 - any option
     ) -> JobSummary:
         given = QueryOptions(url=self._feed.url, topics=topics or self._feed.topic, **options)
         with JobRun("lake") as run:
-            run_lake(self.spark, self.root, given, run, typed=typed, infer=infer)
+            run_lake(self.spark, self.root, given, run, typed=typed, infer=infer, tables=tables)
         return run.summary()
 
     def rows(self, table: str) -> list[Any]:

@@ -10,19 +10,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from tests.pipeline.feed import Feed
+from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.lakes import Lake
 
 from topics.cli import exit_codes
 from topics.clock import SystemClock
 from topics.embedded import Log
 from topics.errors import OptionError
-from topics.pipeline.audit.check import check_job, deal
+from topics.model.segments import Manifest
+from topics.pipeline.audit.check import check_any, deal
+from topics.pipeline.audit.lake import reach
 from topics.pipeline.audit.page import render_page
-from topics.pipeline.audit.plan import DirectoryPlan, judge_manifest
+from topics.pipeline.audit.plan import DirectoryPlan, ServerPlan, Tail, judge_manifest
 from topics.pipeline.audit.report import AuditReport, sum_up
 from topics.pipeline.jobs.audit import AuditOptions, audit, check_options
 from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.offsets import Part, PartState, Place
+from topics.pipeline.server import Server
 from topics.testing.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -70,7 +76,7 @@ def run_audit(spark: "SparkSession", **given: Any) -> AuditReport:  # noqa: ANN4
 def audit_here(store: Path) -> AuditReport:
     """Do what the job does, without Spark."""
     with closing(DirectoryPlan(str(store))) as plan:
-        checked = [check_job(job) for job in plan.jobs]
+        checked = [check_any(job) for job in plan.jobs]
         return sum_up("here", plan.jobs, checked, plan.judge(checked), [], seconds=1.0)
 
 
@@ -180,7 +186,9 @@ def test_a_running_server_is_audited_by_its_manifest_and_its_pins_are_released(
     fed.delete_tag("t3")
     report = run_audit(spark, url=fed.url, topics=(fed.topic,))
     assert report.healthy, report
-    assert [segment.first_seq for segment in report.segments] == [1, 101, 201, 301]
+    assert [segment.first_seq for segment in report.segments] == [1, 101, 201, 301, 401]
+    assert report.records == 450
+    assert report.segments[-1].tier == "tail"
     assert "topics_pins 0" in fed.text("/v0/metrics")
     flip(data_of(server, fed)[1], 500)
     report = run_audit(spark, url=fed.url, topics=(fed.topic,))
@@ -263,10 +271,6 @@ def test_options_that_mean_nothing_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_a_manifest_that_names_a_seq_twice_or_never_is_bad(fed: Feed) -> None:
-    import msgspec  # noqa: PLC0415 - here alone
-
-    from topics.model.segments import Manifest  # noqa: PLC0415 - here alone
-
     manifest = msgspec.convert(fed.manifest(), Manifest)
     assert judge_manifest(manifest).verdict == "ok"
     doubled = [*manifest.segments, manifest.segments[0]]
@@ -297,3 +301,102 @@ def test_the_command_writes_its_reports_and_ends_with_the_code_for_damage(
     assert json.loads(said.stdout)["detail"]["healthy"] is False
     assert json.loads((tmp_path / "audit.json").read_text())["records"] >= RECORDS - 100
     assert "not healthy" in (tmp_path / "audit.html").read_text()
+
+
+def tail_of(server: ServerProcess, feed: Feed) -> Path:
+    """Return the file of the topic's newest, unsealed segment."""
+    return data_of(server, feed)[-1]
+
+
+def test_the_tail_that_is_in_no_sealed_segment_is_read_from_the_server(
+    server: ServerProcess, fed: Feed
+) -> None:
+    with closing(Server(fed.url)) as asked:
+        plan = ServerPlan([asked.manifest(fed.topic)], url=fed.url)
+    (tail,) = (job for job in plan.jobs if isinstance(job, Tail))
+    assert (tail.first_seq, tail.last_seq) == (401, 450)
+    checked = check_any(tail)
+    assert (checked.first_seq, checked.records) == (401, 50)
+    assert checked.files[0].verdict == "ok"
+    wait_until(lambda: len(data_of(server, fed)) == 5, "a checkpoint of the tail")
+    flip(tail_of(server, fed), 1000)
+    (damaged,) = check_any(tail).files
+    assert damaged.verdict == "damaged"
+    (finding,) = damaged.findings
+    assert finding.first_seq is not None
+    assert 401 <= finding.first_seq <= 450
+
+
+def test_a_tail_is_not_missed_where_the_log_dropped_it_meanwhile(fed: Feed) -> None:
+    with closing(Server(fed.url)) as asked:
+        plan = ServerPlan([asked.manifest(fed.topic)], url=fed.url)
+    (tail,) = (job for job in plan.jobs if isinstance(job, Tail))
+    beyond = msgspec.structs.replace(tail, last_seq=tail.last_seq + 5)
+    assert "no frame" in check_any(beyond).files[0].findings[0].message
+    fed.drop()
+    assert check_any(tail).files[0].verdict == "ok"
+    fed.number(3)
+    assert check_any(tail).files[0].verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("place", "upto"),
+    [
+        (Place(7, 60), 60),
+        (Place(7, 5), 40),  # the log has dropped what the lake has reached, and more
+        (Place(7, 500), 100),  # what a lake of another server would say
+        (Place(0, 60), 60),
+        (Place(6, 60), 40),  # the topic was made anew, and the lake does not know
+        (None, 40),
+    ],
+)
+def test_a_lake_should_have_what_its_batches_have_reached(place: Place | None, upto: int) -> None:
+    state = PartState(part=Part("t", "t"), epoch=7, head_seq=100, earliest_seq=41)
+    assert reach(state, {} if place is None else {"t": place}) == upto
+    assert reach(state, None) == 100
+
+
+def test_topics_that_were_dropped_or_made_anew_are_told_apart_from_damage(
+    spark: "SparkSession", feed: Feed, tmp_path: Path
+) -> None:
+    root, gone = str(tmp_path / "lake"), f"{feed.topic}-gone"
+    lake = Lake(spark, tmp_path / "lake", feed)
+    both = f"{feed.topic},{gone}"
+    feed.number(7, topic=gone)
+    feed.number(30)
+    lake.run(infer=False, topics=both)
+    feed.call("DELETE", f"/v0/topics/{gone}")
+    feed.drop()
+    feed.number(10)
+    report = run_audit(spark, url=feed.url, topics=(feed.topic,), lakes=(root,))
+    (found,) = report.lakes
+    assert report.healthy, found
+    assert (found.dropped_topics, found.earlier_lives) == ([gone], [feed.topic])
+    assert (found.log_records, found.lake_rows, found.only_in_lake) == (0, 37, 37)
+    page = render_page(report, made="today")
+    assert f"dropped since: {gone}." in page
+    lake.run(infer=False, topics=feed.topic)
+    (found,) = run_audit(spark, url=feed.url, topics=(feed.topic,), lakes=(root,)).lakes
+    assert found.healthy, found
+    assert (found.log_records, found.lake_rows, found.only_in_lake) == (10, 47, 37)
+    rows = lake.rows("_raw")
+    assert len({row.epoch for row in rows if row.topic == feed.topic}) == 2
+    assert {row.gap_reason for row in lake.rows("_gaps")} == {"recreated", "deleted"}
+
+
+def test_nothing_is_found_in_a_healthy_store_of_a_million_records(tmp_path: Path) -> None:
+    import topics  # noqa: PLC0415 - as a user opens it
+
+    path = tmp_path / "data"
+    records = [{"data": {"n": n}, "tag": f"t{n % 50}"} for n in range(10_000)]
+    with topics.open(str(path)) as log:
+        log.create("orders", durability="disk")
+        for _ in range(100):
+            log.append("orders", records)
+        log.delete("orders", match="t3")
+    report = audit_here(path)
+    assert report.healthy, report.files[:5]
+    assert (report.files, report.records) == ([], 1_000_000)
+    assert {topic.verdict for topic in report.topics} == {"ok"}
+    flip_data(path)
+    assert not audit_here(path).healthy

@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 from tests.pipeline.feed import Feed, wait_until
+from tests.unit.cli.test_command_tree import COMMANDS as EVERY
 from typer.testing import CliRunner
 
 from topics.cli.app import app
@@ -27,7 +28,12 @@ COMMANDS = [
     ["rollup", "--once"],
     ["sql", "-e", "SELECT 1"],
     ["run"],
+    ["audit", "--path", "/nowhere"],
+    ["bulk-load", "x", "/nowhere"],
+    ["replay", "x", "--name", "n", "--topic", "y"],
 ]
+NEED_NO_SPARK = {"plan", "compact-cold"}
+"""One only reads a file, the other asks the server to do it."""
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -53,6 +59,12 @@ def run(
     )
 
 
+def test_no_command_of_the_pipeline_is_left_out() -> None:
+    ours = {name.removeprefix("pipeline ") for name in EVERY if name.startswith("pipeline ")}
+    told = {" ".join(words[:2]) for words in COMMANDS} | {words[0] for words in COMMANDS}
+    assert ours - told == NEED_NO_SPARK
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_without_java_a_command_says_so_in_one_line(command: list[str], tmp_path: Path) -> None:
     done = run("pipeline", *command, PATH=str(tmp_path), TOPICS_LAKE=str(tmp_path / "lake"))
@@ -74,9 +86,9 @@ def test_a_plan_needs_neither_java_nor_pyspark(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text('lake = "/srv/lake"\n[jobs.lake]\nkind = "lake"\n')
     done = run("pipeline", "plan", str(file), "--json", code=WITHOUT_PYSPARK, PATH=str(tmp_path))
-    (job,) = json.loads(done.stdout)
+    job = json.loads(done.stdout)
     assert (job["kind"], job["writes"][0]) == ("lake", "/srv/lake: _raw, _gaps")
-    assert run("pipeline", "plan", str(file)).stdout.startswith("lake (lake), once")
+    assert run("pipeline", "plan", str(file)).stdout == done.stdout, "a pipe gets JSON"
 
 
 def test_a_plan_that_is_wrong_is_refused_with_a_hint(tmp_path: Path) -> None:
@@ -174,3 +186,4 @@ def test_the_demo_feeds_all_kinds_of_topics(server: ServerProcess) -> None:
     assert queue["config"]["type"] == "queue"
     assert queue["head_seq"] > queue["count"], "workers have done some of the mails"
     assert group["group"] == GROUP
+    assert group["generation"] <= 2, "it joined once, and left"

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from topics.pipeline.decode import Decoder, Frames
 from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.offsets import Part
 from topics.pipeline.options import SourceOptions
+from topics.pipeline.parse_value import parse_values
 from topics.pipeline.plan import Gap, Piece, Plan, plan_batch
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.read import Snapshot, take_snapshot
@@ -236,6 +239,46 @@ def test_a_payload_that_does_not_fit_harms_no_neighbour(bad: int, tmp_path: Path
         {"n": 1, "text": "a\nb", "list": [1, 2]}, None, None, empty, empty,
     ]  # fmt: skip
     assert [row["_corrupt"] for row in found] == [None, broken, None, None, None]
+
+
+def test_dates_and_times_are_read_from_their_texts() -> None:
+    kind = pa.struct(
+        [
+            ("day", pa.date32()),
+            ("days", pa.list_(pa.date32())),
+            ("at", pa.timestamp("us", tz="UTC")),
+            ("price", pa.decimal128(5, 2)),
+        ]
+    )
+    good = (
+        '{"day":"2026-01-02","days":["2026-01-03",null],"at":"2026-01-02T03:04:05.5Z","price":1.5}'
+    )
+    bad = ['{"day":"soon"}', '{"days":["2026-13-01"]}', '{"at":"noon"}', '{"price":12345.6}']
+    values, corrupt = parse_values(pa.array([good, *bad, "{}"]), kind)
+    assert values.to_pylist()[0] == {
+        "day": date(2026, 1, 2),
+        "days": [date(2026, 1, 3), None],
+        "at": datetime(2026, 1, 2, 3, 4, 5, 500_000, tzinfo=UTC),
+        "price": Decimal("1.50"),
+    }
+    assert corrupt.to_pylist() == [None, *bad, None]
+
+
+MARKED = pa.field("metadata", pa.binary(), metadata={b"variant": b"true"})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.int32()),
+        pa.struct([pa.field("value", pa.binary()), MARKED]),
+        pa.duration("us"),
+    ],
+)
+def test_a_type_that_no_payload_can_be_read_into_is_refused_at_once(kind: pa.DataType) -> None:
+    schema = pa.schema([("value", pa.struct([("one", kind)]))])
+    with pytest.raises(OptionError, match="from_json or parse_json on `data`"):
+        Decoder(schema, Bounds(), verify=True)
 
 
 def test_bounds_on_time_and_tag_hold_inside_a_segment(directory: str) -> None:

@@ -12,6 +12,7 @@ from topics.pipeline.file import (
     parse_interval_ms,
     parse_pipeline,
 )
+from topics.pipeline.lake.entry import TableFormat
 
 SHOP = """
 lake = "/srv/lake"
@@ -107,3 +108,26 @@ def test_the_file_of_the_reference_page_is_one() -> None:
     assert {job.kind for job in pipeline.jobs.values()} == {"lake", "rollup", "compact"}
     fields = {*PipelineFile.__struct_fields__, *JobSpec.__struct_fields__}
     assert [field for field in sorted(fields) if field not in block] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [("compact", 'source = "shop"'), ("lake", "window_ms = 5"), ("rollup", "grace_ms = 1")],
+)
+def test_what_a_kind_of_job_does_not_use_is_refused(kind: str, line: str) -> None:
+    text = SHOP.partition("[jobs.lake]")[0] + f'[jobs.one]\nkind = "{kind}"\n{line}\n'
+    with pytest.raises(
+        ConfigError, match=f"kind {kind} does not use `{line.split(maxsplit=1)[0]}`"
+    ):
+        parse_pipeline(text, name="shop.toml")
+
+
+def test_a_file_may_ask_for_tables_of_another_format() -> None:
+    asked = parse_pipeline(f'format = "delta"\n{SHOP}', name="shop.toml")
+    assert asked.table_format == TableFormat("delta")
+    assert explain(asked)[0].writes[-1] == "/srv/lake: all of it as tables of delta"
+    assert parse_pipeline(SHOP, name="shop.toml").table_format is None
+    with pytest.raises(ConfigError, match="goes with iceberg"):
+        parse_pipeline(f'catalog = "prod"\n{SHOP}', name="shop.toml")
+    with pytest.raises(ConfigError, match="format"):
+        parse_pipeline(f'format = "orc"\n{SHOP}', name="shop.toml")

@@ -16,7 +16,8 @@ def test_a_run_tells_its_start_its_batches_and_its_end() -> None:
     clock = ManualClock(now_ms=5_000)
     with JobRun("lake", listeners=[told.append], table="t", clock=clock) as run:
         clock.advance_ms(2_000)
-        run.step(rows=10, batch=0, lag=7)
+        run.step(rows=10, batch=0, lag=7, tables={"orders": 10})
+    assert [progress.tables for progress in told] == [{}, {"orders": 10}, {}]
     assert [progress.state for progress in told] == ["started", "running", "done"]
     assert (told[1].batch, told[1].rows, told[1].rows_per_s, told[1].lag) == (0, 10, 5.0, 7)
     assert (told[1].table, told[1].ts) == ("t", 7_000)
@@ -56,7 +57,18 @@ def test_progress_is_a_record_of_the_pipeline_topic(server: ServerProcess) -> No
     with Feed(server.url, PIPELINE_TOPIC) as feed:
         records = [r for r in feed.records() if r["data"]["run"] == run.run]
     assert [record["data"]["state"] for record in records] == ["started", "running", "done"]
-    expected = {"job", "run", "state", "batch", "rows", "rows_per_s", "lag", "table", "ts"}
+    expected = {
+        "job",
+        "run",
+        "state",
+        "batch",
+        "rows",
+        "rows_per_s",
+        "lag",
+        "table",
+        "tables",
+        "ts",
+    }
     assert set(records[1]["data"]) == expected, json.dumps(records[1])
     assert records[1]["$tag"] == "rollup"
 

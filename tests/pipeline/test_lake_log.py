@@ -2,13 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from topics.errors import LakeConflict, OptionError
-from topics.pipeline.lake.entry import WHOLE_EVERY, Change, LakeFile
+from topics.pipeline.lake.entry import WHOLE_EVERY, Change, LakeFile, Query
 from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.query import reached
+from topics.pipeline.lake.write import Batch, LakeWriter
+from topics.pipeline.offsets import Part, PartState
 from topics.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def file(log: LakeLog, name: str, *, table: str = "_raw") -> LakeFile:
@@ -94,3 +101,37 @@ def test_only_one_run_writes_under_a_name(tmp_path: Path) -> None:
 def test_a_root_that_executors_cannot_share_is_refused(root: str) -> None:
     with pytest.raises(OptionError):
         LakeLog(root)
+
+
+@pytest.mark.parametrize(("conflicts", "rows"), [(0, 5), (2, 5), (3, None)])
+def test_a_batch_begins_again_when_a_compaction_was_faster_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, conflicts: int, rows: int | None
+) -> None:
+    left = [LakeConflict("replaced")] * conflicts
+
+    def write(*_: object) -> int:
+        if left:
+            raise left.pop()
+        return 5
+
+    monkeypatch.setattr(LakeWriter, "_write", write)
+    writer = LakeWriter(LakeLog(str(tmp_path)), (), infer=True)
+    batch = Batch(query="lake", query_id="q", number=0, offsets={})
+    if rows is None:
+        with pytest.raises(LakeConflict):
+            writer.write(cast("DataFrame", None), batch)
+    else:
+        assert writer.write(cast("DataFrame", None), batch) == rows
+
+
+def test_a_query_goes_on_where_it_was_and_at_the_start_of_what_is_new_or_made_anew() -> None:
+    known = Query("q", 3, {"old": 40, "again": 40}, {"old": 1, "again": 2})
+
+    def state(name: str, epoch: int) -> PartState:
+        return PartState(part=Part(name, name), epoch=epoch, head_seq=50, earliest_seq=1)
+
+    assert reached(state("old", 1), known) == 40
+    assert reached(state("again", 9), known) == 0
+    assert reached(state("new", 5), known) == 0
+    of_before = Query("q", 3, {"old": 40})
+    assert reached(state("old", 1), of_before) == 40

@@ -2,12 +2,25 @@
 
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, lists, tuples
+from msgspec import structs
 from tests.pipeline.manifests import manifest, segment
 
 from topics.model.segments import Manifest
 from topics.pipeline.offsets import Part, PartRange
 from topics.pipeline.options import Via
-from topics.pipeline.plan import Gap, Plan, Span, cut, plan_batch, plan_stream, split_lost
+from topics.pipeline.plan import (
+    INDEX_TASK_RECORDS,
+    TASK_BYTES,
+    TASK_RECORDS,
+    Gap,
+    Plan,
+    Span,
+    cut,
+    plan_batch,
+    plan_stream,
+    split_lost,
+    task_records,
+)
 from topics.pipeline.push_down import Bounds
 
 A = Part("a", "a")
@@ -129,6 +142,18 @@ def test_what_was_evicted_and_what_a_crash_took_are_gaps_what_was_deleted_is_non
     assert split_lost(Span(A, 1, 1, 20), removed) == ([], [Span(A, 1, 1, 9)])
 
 
+def test_what_a_crash_took_is_a_gap_although_nothing_before_it_is_left() -> None:
+    lossy = manifest(segment(51, 60), head=60, earliest=51, holes=((1, 50, "crash"),))
+    assert split_lost(Span(A, 1, 1, 60), lossy) == (
+        [Gap(A, 1, 50, "crash")],
+        [Span(A, 1, 51, 60)],
+    )
+    assert split_lost(Span(A, 1, 31, 40), lossy) == ([Gap(A, 31, 40, "crash")], [])
+    evicted_too = manifest(head=60, evict_floor=11, earliest=61, holes=((31, 50, "crash"),))
+    assert split_lost(Span(A, 1, 1, 60), evicted_too) == ([Gap(A, 1, 60, "cap")], [])
+    assert split_lost(Span(A, 1, 12, 60), evicted_too) == ([Gap(A, 31, 50, "crash")], [])
+
+
 def test_a_gap_outside_the_range_is_nobodys_loss() -> None:
     lossy = manifest(segment(1, 40), head=40, holes=((20, 24, "crash"),))
     assert split_lost(Span(A, 1, 25, 30), lossy)[0] == []
@@ -156,3 +181,17 @@ def test_a_stream_keeps_the_number_of_a_task_that_lost_everything() -> None:
     plan = plan_stream([wanted(0, 100)], {"a": lossy}, records_per_task=50, min_tasks=1, via="auto")
     assert [len(task.pieces) for task in plan.tasks] == [0, 1]
     assert plan.tasks[0].gaps == (Gap(A, 1, 50, "cap"),)
+
+
+def test_a_task_takes_as_many_records_as_make_a_fair_size() -> None:
+    light = manifest(segment(1, 100), head=100)
+    heavy = manifest(structs.replace(segment(1, 1), bytes=1 << 20), head=1)
+    assert task_records([light], reads_frames=True) == INDEX_TASK_RECORDS
+    assert task_records([heavy], reads_frames=True) == TASK_BYTES >> 20
+    assert task_records([heavy, light], reads_frames=False) == INDEX_TASK_RECORDS
+    assert task_records([manifest(head=5)], reads_frames=True) == TASK_RECORDS
+
+
+def test_a_record_larger_than_a_task_is_a_task() -> None:
+    huge = structs.replace(segment(1, 2), bytes=TASK_BYTES * 5)
+    assert task_records([manifest(huge, head=2)], reads_frames=True) == 1

@@ -12,6 +12,7 @@ from tests.pipeline.lakes import Lake
 from typer.testing import CliRunner
 
 from topics.cli.app import app
+from topics.cli.spark import leave_errors_to_us
 from topics.errors import PipelineError
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.jobs.rollup import ROLLUP_TOPIC, run_rollup
@@ -107,6 +108,18 @@ def test_the_command_prints_a_table_csv_or_json_and_takes_queries_from_stdin(
         {"seq": 2, "data": "8"},
         {"mark": ";"},
     ]
+
+
+@spark_test
+@one_worker
+def test_an_error_of_a_query_is_told_by_us_alone(
+    spark: "SparkSession", capfd: pytest.CaptureFixture[str]
+) -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    leave_errors_to_us()
+    with pytest.raises(errors.AnalysisException):
+        spark.sql("SELECT * FROM nowhere")
+    assert capfd.readouterr().err == ""
 
 
 def test_names_are_words_and_what_is_in_back_quotes() -> None:

@@ -3,11 +3,13 @@
 import contextlib
 import io
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.feed import Feed
+from tests.pipeline.losses import LOSSES, RECORDS, crash, fill
 
 import topics
 from topics.testing.server_process import ServerProcess
@@ -31,27 +33,24 @@ def numbers(frame: "DataFrame") -> list[int]:
 
 @pytest.fixture
 def filled(feed: Feed) -> Feed:
-    """Fill 350 records into three sealed segments, an active one, and a tail."""
-    feed.number(320)
-    feed.wait_for_sealed(3)
-    feed.number(30, start=320)
-    return feed
+    return fill(feed)
 
 
 @pytest.mark.parametrize("via", VIAS)
-def test_every_way_gives_the_records_as_they_were_written(
+def test_every_way_gives_the_records_as_they_were_written_but_the_deleted_ones(
     spark: "SparkSession", filled: Feed, via: str
 ) -> None:
+    filled.delete_tag("t3")
     rows = load(spark, filled, via=via).orderBy("seq").collect()
     written = filled.records()
-    assert len(rows) == 350
+    assert len(rows) == 315
     assert [(r.seq, r.tag, r.key, r.node) for r in rows] == [
         (w["$seq"], w["$tag"], w["$tag"], w["$node"]) for w in written
     ]
     assert [int(r.ts.timestamp() * 1000 + 0.5) for r in rows] == [w["$ts"] for w in written]
-    assert rows[7].data == '{"n":7,"text":"é 7"}'
-    assert rows[7].meta == '{"m":7}'
-    assert {(r.topic, r.partition) for r in rows} == {(filled.topic, 0)}
+    assert rows[6].data == '{"n":7,"text":"é 7"}'
+    assert rows[6].meta == '{"m":7}'
+    assert {(r.topic, r.partition, r.gap_from) for r in rows} == {(filled.topic, 0, None)}
 
 
 def test_a_closed_directory_gives_the_same_rows_as_its_server(
@@ -128,73 +127,33 @@ def test_columns_that_need_no_payload_are_read_alone(
     assert frame.columns == ["ts", "seq"]
 
 
-@pytest.mark.parametrize("via", VIAS)
-def test_deleted_records_are_not_there_and_not_missed(
-    spark: "SparkSession", filled: Feed, via: str
+def test_every_kind_of_loss_fails_a_query_or_becomes_a_row(
+    spark: "SparkSession", feed: Feed, server: ServerProcess
 ) -> None:
-    filled.delete_tag("t3")
-    rows = load(spark, filled, via=via).collect()
-    assert len(rows) == 315
-    assert all(row.tag != "t3" and row.gap_from is None for row in rows)
-
-
-def evicted(feed: Feed) -> int:
-    """Lose old records to a cap; return the first seq that is left."""
-    feed.create(cap_records=120)
-    wait_until(lambda: feed.manifest()["evict_floor"] > 1, "evicted records")
-    earliest: int = feed.manifest()["earliest_seq"]
-    return earliest
-
-
-@pytest.mark.parametrize("via", VIAS)
-def test_a_loss_inside_the_range_fails_the_query_with_the_exact_range(
-    spark: "SparkSession", filled: Feed, via: str
-) -> None:
-    earliest = evicted(filled)
-    start = f'{{"{filled.topic}": 5}}'
-    with pytest.raises(Exception, match=f"DataLoss.*lost records 6 to {earliest - 1} \\(cap\\)"):
-        load(spark, filled, via=via, startingOffsets=start).collect()
-    assert numbers(load(spark, filled, via=via)) == list(range(earliest, 351))
-
-
-@pytest.mark.parametrize("via", VIAS)
-def test_a_loss_inside_the_range_may_become_a_row(
-    spark: "SparkSession", filled: Feed, via: str
-) -> None:
-    earliest = evicted(filled)
-    start = f'{{"{filled.topic}": 5}}'
-    rows = load(spark, filled, via=via, startingOffsets=start, failOnDataLoss="false").collect()
-    gaps = [row for row in rows if row.gap_from is not None]
-    assert [(g.gap_from, g.gap_to, g.gap_reason, g.data, g.seq) for g in gaps] == [
-        (6, earliest - 1, "cap", None, None)
-    ]
-    assert sorted(r.seq for r in rows if r.seq is not None) == list(range(earliest, 351))
-
-
-@pytest.mark.parametrize("via", ["http", "auto"])
-def test_what_is_lost_after_the_load_is_told_too(
-    spark: "SparkSession", filled: Feed, via: str
-) -> None:
-    strict = load(spark, filled, via=via)
-    lenient = load(spark, filled, via=via, failOnDataLoss="false")
-    earliest = evicted(filled)
-    with pytest.raises(Exception, match=f"lost records 1 to {earliest - 1}"):
+    """One query over a topic for each kind; one by one, in every way: `test_losses.py`."""
+    with ExitStack() as stack:
+        topics_of = {
+            lose: fill(
+                stack.enter_context(Feed(feed.url, f"{feed.topic}.{lose.__name__}")),
+                in_memory=lose is crash,
+            )
+            for lose in LOSSES
+        }
+        strict = load(spark, feed, topic=f"{feed.topic}.*", startingOffsets="earliest")
+        lenient = load(spark, feed, topic=f"{feed.topic}.*", failOnDataLoss="false")
+        told = {(one.topic, *gap) for lose, one in topics_of.items() for gap in lose(one, server)}
+    with pytest.raises(Exception, match="DataLoss") as failed:
         strict.collect()
+    for name, gap_from, gap_to, reason in told:
+        assert f"'{name}' lost records {gap_from} to {gap_to} ({reason})" in str(failed.value)
     rows = lenient.collect()
-    assert [(r.gap_from, r.gap_to) for r in rows if r.gap_from] == [(1, earliest - 1)]
-
-
-def test_a_topic_made_anew_is_not_read_as_if_it_were_the_old_one(
-    spark: "SparkSession", filled: Feed
-) -> None:
-    frame = load(spark, filled)
-    lenient = load(spark, filled, failOnDataLoss="false")
-    filled.drop()
-    filled.number(400)
-    rows = lenient.collect()
-    assert [(r.gap_from, r.gap_to, r.gap_reason) for r in rows] == [(1, 350, "recreated")]
-    with pytest.raises(Exception, match=r"DataLoss.*recreated"):
-        frame.collect()
+    assert {
+        (r.topic, r.gap_from, r.gap_to, r.gap_reason) for r in rows if r.gap_from is not None
+    } == told
+    left = {(r.topic, r.seq) for r in rows if r.gap_from is None}
+    evicted_to = next(gap_to for _, _, gap_to, reason in told if reason == "cap")
+    assert evicted_to is not None
+    assert left == {(f"{feed.topic}.evict", seq) for seq in range(evicted_to + 1, RECORDS + 1)}
 
 
 def test_a_file_that_is_gone_is_read_over_http(spark: "SparkSession", filled: Feed) -> None:
@@ -259,3 +218,6 @@ def test_filters_may_be_pushed_down_and_change_no_row(spark: "SparkSession", fil
 def test_bad_options_are_refused_with_a_hint(spark: "SparkSession", feed: Feed) -> None:
     with pytest.raises(Exception, match="did you mean `failOnDataLoss`"):
         load(spark, feed, failOnLoss="true").collect()
+    feed.number(1)
+    with pytest.raises(Exception, match="`group` is for streams"):
+        load(spark, feed, group="readers").collect()

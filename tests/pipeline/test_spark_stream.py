@@ -1,7 +1,6 @@
 """Streaming queries of a real Spark: batches, restarts, losses, and exactly once into topics."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,27 +52,24 @@ def finish(query: "StreamingQuery") -> None:
     assert query.awaitTermination(60), "the query did not end"
 
 
-@pytest.mark.parametrize("via", ["auto", "http"])
 def test_batches_are_as_large_as_allowed_and_a_restart_goes_on_behind_them(
-    spark: "SparkSession", feed: Feed, tmp_path: Path, via: str
+    spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
     feed.number(250)
     batches = Batches(tmp_path / "checkpoint")
-    frame = stream(spark, feed, via=via, maxRecordsPerTrigger=100)
+    frame = stream(spark, feed, maxRecordsPerTrigger=100, group=feed.topic)
     batches.run(frame)
     assert batches.sizes == [100, 100, 50]
     feed.number(30, start=250)
     batches.run(frame)
     assert batches.sizes == [100, 100, 50, 30]
     assert batches.seqs == list(range(1, 281))
-
-
-def test_bytes_bound_a_batch_too(spark: "SparkSession", feed: Feed, tmp_path: Path) -> None:
-    feed.number(200)
-    batches = Batches(tmp_path / "checkpoint")
-    batches.run(stream(spark, feed, maxBytesPerTrigger=4_000))
-    assert len(batches.sizes) > 1
-    assert batches.seqs == list(range(1, 201))
+    newest = (tmp_path / "checkpoint" / "offsets" / "3").read_text().splitlines()[-1]
+    epoch = feed.manifest()["epoch"]
+    assert json.loads(newest) == {feed.topic: {"epoch": epoch, "next_from_seq": 280}}
+    # Told of the last batch too, although none came behind it.
+    (shown,) = feed.call("GET", f"/v0/groups/{feed.topic}")["partitions"]
+    assert (shown["committed"], shown["lag"]) == (280, 0)
 
 
 def test_an_idle_stream_waits_for_records_and_gets_them(
@@ -122,32 +118,35 @@ def lose_to_a_cap(feed: Feed) -> tuple[int, int | None, str]:
     return 11, feed.manifest()["earliest_seq"] - 1, "cap"
 
 
-@pytest.mark.parametrize("lose", [lose_the_topic, lose_to_a_cap])
 def test_a_loss_between_two_runs_fails_the_query_or_is_a_row(
-    spark: "SparkSession",
-    feed: Feed,
-    tmp_path: Path,
-    lose: Callable[[Feed], tuple[int, int | None, str]],
+    spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
-    feed.number(10)
+    """One query over a topic for each kind; within a batch: `test_losses.py`."""
+    names = {lose: f"{feed.topic}.{lose.__name__}" for lose in (lose_the_topic, lose_to_a_cap)}
     batches = Batches(tmp_path / "checkpoint")
-    batches.run(stream(spark, feed))
-    gap_from, gap_to, reason = lose(feed)
-    with pytest.raises(Exception, match=rf"lost records {gap_from} to .* \({reason}\)"):
-        batches.run(stream(spark, feed))
-    batches.run(stream(spark, feed, failOnDataLoss="false"))
+    told = set()
+    for name in names.values():
+        feed.number(10, topic=name)
+    batches.run(stream(spark, feed, topic=f"{feed.topic}.*"))
+    for lose, name in names.items():
+        with Feed(feed.url, name) as one:
+            told.add((name, *lose(one)))
+    with pytest.raises(Exception, match="DataLoss") as failed:
+        batches.run(stream(spark, feed, topic=f"{feed.topic}.*"))
+    for name, gap_from, _, reason in told:
+        assert f"'{name}' lost records {gap_from} to " in str(failed.value)
+        assert f"({reason})" in str(failed.value)
+    batches.run(stream(spark, feed, topic=f"{feed.topic}.*", failOnDataLoss="false"))
     rows = batches.rows[1]
-    assert [(r.gap_from, r.gap_to, r.gap_reason) for r in rows if r.gap_from] == [
-        (gap_from, gap_to, reason)
-    ]
-    left = [record["$seq"] for record in feed.records()]
-    assert sorted(r.seq for r in rows if r.seq) == left
+    assert {(r.topic, r.gap_from, r.gap_to, r.gap_reason) for r in rows if r.gap_from} == told
+    left = [(name, r["$seq"]) for name in names.values() for r in feed.records(name)]
+    assert sorted((r.topic, r.seq) for r in rows if r.seq) == sorted(left)
 
 
 def test_a_stream_into_files_has_every_record_once(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
-    frame = stream(spark, feed, maxRecordsPerTrigger=60).select("seq", "data")
+    frame = stream(spark, feed).select("seq", "data")
     for start in (0, 100):
         feed.number(100, start=start)
         writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
@@ -208,26 +207,9 @@ def test_a_stream_survives_a_killed_server(spark: "SparkSession", tmp_path: Path
         assert sorted(written) == list(range(200))
 
 
-def test_a_checkpoint_holds_the_epoch_and_the_place(
+def test_a_stream_refuses_options_it_cannot_keep(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
-    feed.number(12)
-    Batches(tmp_path / "checkpoint").run(stream(spark, feed))
-    newest = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
-    epoch = feed.manifest()["epoch"]
-    assert json.loads(newest) == {feed.topic: {"epoch": epoch, "next_from_seq": 12}}
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"endingOffsets": "latest"}, "a stream has no end"),
-        ({"via": "fax"}, "auto, segments, http"),
-    ],
-)
-def test_a_stream_refuses_options_it_cannot_keep(
-    spark: "SparkSession", feed: Feed, tmp_path: Path, options: dict[str, str], said: str
-) -> None:
     feed.number(1)
-    with pytest.raises(Exception, match=said):
-        Batches(tmp_path / "checkpoint").run(stream(spark, feed, **options))
+    with pytest.raises(Exception, match="a stream has no end"):
+        Batches(tmp_path / "checkpoint").run(stream(spark, feed, endingOffsets="latest"))

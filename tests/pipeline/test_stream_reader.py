@@ -4,14 +4,19 @@ import json
 import threading
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pytest
+from tests.pipeline.answers import Answers, refusal, reply
 from tests.pipeline.feed import Feed
 
+from topics.client.request import Request, Response
+from topics.client.settings import ClientSettings
+from topics.client.sync_transport import SyncTransport
+from topics.clock import SystemClock
 from topics.errors import DataLoss, TopicNotFound
 from topics.pipeline.options import SourceOptions
 from topics.pipeline.server import Server
+from topics.testing.manual_clock import ManualClock
 
 datasource = pytest.importorskip("pyspark.sql.streaming.datasource")
 
@@ -36,6 +41,10 @@ def rows(opened: TopicsStreamReader, start: dict[str, Any], end: dict[str, Any])
         for batch in opened.read(partition)
         for row in batch.to_pylist()
     ]
+
+
+def settings_of(url: str) -> ClientSettings:
+    return ClientSettings(url, token="", timeout_s=30.0, retry_for_s=0.0, ssl_context=None)
 
 
 def pins(feed: Feed) -> int:
@@ -90,6 +99,18 @@ def test_an_idle_stream_is_woken_by_a_record(feed: Feed) -> None:
     opened.stop()
 
 
+def test_a_stream_without_any_topic_yet_does_not_ask_without_a_pause(feed: Feed) -> None:
+    clock = ManualClock()
+    given = SourceOptions(url=feed.url, topics=(f"{feed.topic}.*",), starting="earliest")
+    opened = TopicsStreamReader(given, SCHEMA, clock)
+    before_s = clock.monotonic_s()
+    assert opened.latestOffset(opened.initialOffset(), ALL) == {}
+    assert clock.monotonic_s() - before_s >= 0.2
+    feed.number(3, topic=f"{feed.topic}.new")
+    assert opened.latestOffset({}, ALL)[f"{feed.topic}.new"]["next_from_seq"] == 3
+    opened.stop()
+
+
 def test_a_topic_of_a_list_that_is_gone_is_told_and_the_others_go_on(feed: Feed) -> None:
     other = f"{feed.topic}.other"
     feed.number(5)
@@ -131,21 +152,47 @@ def test_a_batch_pins_its_files_until_the_next_one(feed: Feed) -> None:
     assert pins(feed) == before
 
 
-@pytest.mark.parametrize("status", [200, 409])
-def test_a_group_is_told_and_may_refuse(feed: Feed, status: int) -> None:
+@pytest.mark.parametrize("refused", [None, refusal(409, "x"), refusal(404, "topic_not_found")])
+def test_a_group_is_told_when_a_batch_is_done_and_may_refuse(
+    feed: Feed, refused: Response | None
+) -> None:
     feed.number(3)
     opened = reader(feed, group="readers")
-    end = opened.latestOffset(opened.initialOffset(), ALL)
     told: list[Any] = []
+    wire = SyncTransport(settings_of(feed.url), SystemClock())
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        told.append(json.loads(request.content))
-        return httpx.Response(status, json={"error": {"code": "x", "message": "has members"}})
+    def answer(request: Request) -> Response:
+        if request.path != "/v0/groups/readers/commit":
+            return wire.send(request, 30.0)
+        told.append(json.loads(request.body or b""))
+        return refused or reply({})
 
+    opened._server = Server(feed.url, transport=Answers(answer))
+    start = opened.initialOffset()
+    end = opened.latestOffset(start, datasource.ReadMaxRows(2))
+    opened.partitions(start, end)
+    assert told == []
+    later = opened.latestOffset(end, ALL)
+    assert told == [{"offsets": {feed.topic: {"0": 2}}}]
+    assert later[feed.topic]["next_from_seq"] == 3
+    opened.latestOffset(end, ALL)
+    assert len(told) == 1
     opened.stop()
-    opened._server = Server(feed.url, transport=httpx.MockTransport(answer))
-    opened.commit(end)
-    assert told == [{"offsets": {feed.topic: {"0": 3}}}]
+    wire.close()
+
+
+def test_the_smaller_of_two_limits_counts(feed: Feed) -> None:
+    feed.number(100)
+    size = sum(segment["bytes"] for segment in feed.manifest()["segments"]) // 100
+    opened = reader(feed, max_records_per_trigger=10, max_bytes_per_trigger=4 * max(size, 40))
+    start = opened.initialOffset()
+    assert opened.getDefaultReadLimit() == datasource.ReadMaxRows(10)
+    found = opened.latestOffset(start, opened.getDefaultReadLimit())
+    assert 1 <= found[feed.topic]["next_from_seq"] < 10
+    few = opened.latestOffset(start, datasource.ReadMaxRows(1))
+    assert few[feed.topic]["next_from_seq"] == 1
+    assert opened.latestOffset(start, ALL)[feed.topic]["next_from_seq"] == 100
+    opened.stop()
 
 
 def test_a_group_of_the_server_shows_how_far_a_stream_is(feed: Feed) -> None:
@@ -156,7 +203,7 @@ def test_a_group_of_the_server_shows_how_far_a_stream_is(feed: Feed) -> None:
     assert set(start) == {f"{feed.topic}-0", f"{feed.topic}-1"}
     end = opened.latestOffset(start, ALL)
     assert len(rows(opened, start, end)) == 20
-    opened.commit(end)
+    assert opened.latestOffset(end, ALL) == end
     shown = feed.call("GET", f"/v0/groups/{feed.topic}.group")
     heads = {int(name[-1]): place["next_from_seq"] for name, place in end.items()}
     assert sum(heads.values()) == 20

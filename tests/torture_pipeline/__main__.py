@@ -3,7 +3,8 @@
     python -m tests.torture_pipeline [--cycles N] [--seed S] [--seconds N]
 
 A feeder writes numbered records all the while. In the end every record is in the lake once, in the
-copy once, and unchanged. Prints its seed first.
+copy once, and unchanged; in the lake by its own log, in its typed table, and as a Delta table.
+Prints its seed first.
 """
 
 import argparse
@@ -18,14 +19,16 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from tests.pipeline.feed import Feed
 from tests.torture_pipeline.names import COPY, SOURCE
 from tests.torture_pipeline.processes import workers_below
 
-from topics.pipeline.lake.log import RAW
+from topics.pipeline.lake.log import RAW, table_dir
 from topics.pipeline.lake.tables import table_files
 from topics.pipeline.server import Server
 from topics.testing.server_process import ServerProcess
@@ -131,6 +134,8 @@ def main() -> int:
             Feed(server.url, COPY).create(durability="fsync")
             killed, written = torture(server, folder, chance, options.cycles, options.seconds)
             problems = compare(server.url, folder, written)
+    if kills(killed) < options.cycles:
+        problems.append(f"{kills(killed)} kills in {options.seconds:.0f} s: give it more --seconds")
     print(f"killed: {dict(killed)}", flush=True)
     for problem in problems:
         print(f"FAILED with seed {options.seed}: {problem}", file=sys.stderr)
@@ -147,7 +152,7 @@ def torture(
     killed: Counter[str] = Counter()
     deadline = time.monotonic() + seconds
     driver.start()
-    while killed.total() < cycles and time.monotonic() < deadline:
+    while kills(killed) < cycles and time.monotonic() < deadline:
         time.sleep(chance.uniform(0.5, 4.0))
         kind = chance.choice(KINDS)
         if not driver.is_alive():
@@ -165,10 +170,15 @@ def torture(
             killed[kind] += 1
     driver.kill()
     written = feeder.finish()
-    print(f"{killed.total()} kills, {written} records; catching up", flush=True)
+    print(f"{kills(killed)} kills, {written} records; catching up", flush=True)
     driver.start(once=True)
     driver.wait()
     return killed, written
+
+
+def kills(killed: Counter[str]) -> int:
+    """Count what we killed; a driver that ended after its server was killed is none of ours."""
+    return sum(killed[kind] for kind in KINDS)
 
 
 def compare(url: str, folder: str, written: int) -> list[str]:
@@ -181,17 +191,30 @@ def compare(url: str, folder: str, written: int) -> list[str]:
         problems.append("the source itself does not hold every number once")
     if sorted(copy) != list(range(written)):
         problems.append(f"the copy has {len(copy)} records, {len(set(copy))} of them different")
-    rows = [
-        (row["seq"], msgspec.json.decode(row["data"])["n"])
-        for path in table_files(f"{folder}/lake", RAW)
-        for row in pq.ParquetFile(path).read(columns=["seq", "data"]).to_pylist()
-    ]
-    if sorted(rows) != sorted(source.items()):
-        problems.append(f"the lake has {len(rows)} rows, {len(set(rows))} of them different")
-    print(
-        f"{len(source)} records, {len(rows)} rows in the lake, {len(copy)} in the copy", flush=True
-    )
+    tables = read_tables(f"{folder}/lake")
+    for name, rows in tables.items():
+        if sorted(rows) != sorted(source.items()):
+            problems.append(f"{name} has {len(rows)} rows, {len(set(rows))} of them different")
+    counts = {name: len(rows) for name, rows in tables.items()}
+    print(f"{len(source)} records, {len(copy)} in the copy, rows: {counts}", flush=True)
     return problems
+
+
+def read_tables(root: str) -> dict[str, list[tuple[int, int]]]:
+    """Return seq and number of every row: by the log of the lake, and as others read it."""
+    raw = [row for path in table_files(root, RAW) for row in read_file(path, "data")]
+    typed = [row for path in table_files(root, SOURCE) for row in read_file(path, "value")]
+    delta = DeltaTable(f"{root}/{table_dir(RAW)}").to_pyarrow_table(columns=["seq", "data"])
+    return {
+        RAW: [(row["seq"], msgspec.json.decode(row["data"])["n"]) for row in raw],
+        SOURCE: [(row["seq"], row["value"]["n"]) for row in typed],
+        "Delta": [(row["seq"], msgspec.json.decode(row["data"])["n"]) for row in delta.to_pylist()],
+    }
+
+
+def read_file(path: str, column: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(path).read(columns=["seq", column]).to_pylist()
+    return rows
 
 
 if __name__ == "__main__":

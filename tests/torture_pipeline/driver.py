@@ -11,6 +11,7 @@ from tests.torture_pipeline.names import COPY, SOURCE
 from topics.pipeline import build_session
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.jobs.lake import run_lake
+from topics.pipeline.lake.entry import TableFormat
 from topics.pipeline.lake.query import QueryOptions
 
 PATIENCE_S = 300
@@ -46,7 +47,7 @@ def main() -> None:
         options = QueryOptions(url=url, topics=SOURCE, once=once, interval_ms=100, max_records=most)
         try:
             with JobRun("lake") as run:
-                run_lake(spark, f"{folder}/lake", options, run, infer=False)
+                run_lake(spark, f"{folder}/lake", options, run, tables=TableFormat("delta"))
         except BaseException:
             if not once:
                 os._exit(3)  # as a supervisor would see it: the driver is gone

@@ -106,9 +106,14 @@ async def give_data(app: "App", exchange: Exchange) -> None:
     exchange.reply_json(await asyncio.to_thread(give, app, exchange))
 
 
+def _wanted(exchange: Exchange) -> str:
+    """Return a part of the names that are looked for."""
+    return exchange.head.parameters().get("q", "")
+
+
 def _overview(app: "App", exchange: Exchange) -> views.View:
-    sampler, wanted = app.sampling.sampler, exchange.head.parameters().get("q", "")
-    return views.view_overview(app.engine, sampler, sees=exchange.caller.sees, wanted=wanted)
+    sees, wanted = exchange.caller.sees, _wanted(exchange)
+    return views.view_overview(app.engine, app.sampling.sampler, sees=sees, wanted=wanted)
 
 
 def _history(app: "App", exchange: Exchange) -> views.View:
@@ -127,12 +132,12 @@ def _history(app: "App", exchange: Exchange) -> views.View:
 
 
 def _groups(app: "App", exchange: Exchange) -> views.View:
-    return views.view_groups(app.engine, app.sampling.sampler, sees=exchange.caller.sees)
+    sees, wanted = exchange.caller.sees, _wanted(exchange)
+    return views.view_groups(app.engine, app.sampling.sampler, sees=sees, wanted=wanted)
 
 
 def _queues(app: "App", exchange: Exchange) -> views.View:
-    wanted = exchange.head.parameters().get("q", "")
-    return views.view_queues(app.engine, sees=exchange.caller.sees, wanted=wanted)
+    return views.view_queues(app.engine, sees=exchange.caller.sees, wanted=_wanted(exchange))
 
 
 def _routers(app: "App", exchange: Exchange) -> views.View:
@@ -140,7 +145,7 @@ def _routers(app: "App", exchange: Exchange) -> views.View:
 
 
 def _storage(app: "App", exchange: Exchange) -> views.View:
-    return views.view_storage(app.engine, sees=exchange.caller.sees)
+    return views.view_storage(app.engine, sees=exchange.caller.sees, wanted=_wanted(exchange))
 
 
 def _latency(app: "App", exchange: Exchange) -> views.View:
@@ -153,6 +158,7 @@ def _latency(app: "App", exchange: Exchange) -> views.View:
     routes = [
         (route.label, str(status), counts_of(histogram))
         for (route, status), histogram in list(app.metrics.latency_us.items())
+        if route.path != "/" and not route.path.startswith("/console")  # we are not the load
     ]
     return views.view_latency(latencies, routes)
 

@@ -1,57 +1,97 @@
-"""The map of the command line on one screen: every command is one line here."""
+"""The map of the command line on one screen: every command is one entry here."""
 
-import typer
+from topics.cli.later import Later, build_app
 
-from topics.cli.bench import run_bench
-from topics.cli.config import show_config
-from topics.cli.context import context_app
-from topics.cli.demo import run_demo
-from topics.cli.export import run_export
-from topics.cli.group import group_app
-from topics.cli.import_broker import run_import_broker
-from topics.cli.import_file import run_import
-from topics.cli.inspect import run_inspect
-from topics.cli.pipeline import pipeline_app
-from topics.cli.put import run_put
-from topics.cli.queue import queue_app
-from topics.cli.repair import run_repair
-from topics.cli.router import router_app
-from topics.cli.serve import run_serve
-from topics.cli.tail import run_tail
-from topics.cli.top import run_top
-from topics.cli.topic import topic_app
-from topics.cli.up import run_up
-from topics.cli.verify import run_verify
-from topics.cli.version import show_version
+COMMANDS = (
+    Later(
+        "up",
+        "topics.cli.up:run_up",
+        "Run everything: server, console, and a pipeline that writes every topic to a lake.",
+    ),
+    Later(
+        "serve",
+        "topics.cli.serve:run_serve",
+        "Serve a data directory over HTTP until Ctrl-C or SIGTERM.",
+    ),
+    Later(
+        "demo",
+        "topics.cli.demo:run_demo",
+        "Feed a server with a sample workload for a while: a shop, its mails, some sensors.",
+    ),
+    Later(
+        "put",
+        "topics.cli.put:run_put",
+        "Append records: one for each DATA, or for each line of stdin.",
+    ),
+    Later(
+        "tail",
+        "topics.cli.tail:run_tail",
+        "Print records as they come, until Ctrl-C; a server that restarts is waited for.",
+    ),
+    Later(
+        "export",
+        "topics.cli.export:run_export",
+        "Write what topics hold now into a file, as JSON lines or Parquet.",
+    ),
+    Later(
+        "import",
+        "topics.cli.import_file:run_import",
+        "Append the records of files, as `topics export` and `topics tail` write them.",
+    ),
+    Later(
+        "top",
+        "topics.cli.top:run_top",
+        "Show the busiest topics, queues and groups of a server; q or Ctrl-C leaves.",
+    ),
+    Later(
+        "bench",
+        "topics.cli.bench:run_bench",
+        "Measure a server for a few seconds: append one by one, in batches, then read.",
+    ),
+    Later(
+        "backup",
+        "topics.cli.backup:run_backup",
+        "Have a server copy everything, as it is at one moment, while it goes on.",
+    ),
+    Later(
+        "verify",
+        "topics.cli.verify:run_verify",
+        "Check every frame, index entry and snapshot of a data directory; change nothing.",
+    ),
+    Later(
+        "inspect",
+        "topics.cli.inspect:run_inspect",
+        "Show what is where: format, snapshots, logs, topics, segments, holes; change nothing.",
+    ),
+    Later(
+        "repair",
+        "topics.cli.repair:run_repair",
+        "Save everything readable of a damaged data directory into a new one.",
+    ),
+    Later(
+        "import-broker",
+        "topics.cli.import_broker:run_import_broker",
+        "Take over the files of the old broker: <topic>-<n>.log and offsets.json.",
+    ),
+    Later(
+        "version",
+        "topics.cli.version:show_version",
+        "Show the version, the Python, and which kernel runs: native or pure.",
+    ),
+    Later("config", "topics.cli.config:config_app", "Look at the settings."),
+    Later("topic", "topics.cli.topic:topic_app", "Look at topics, make, change and remove them."),
+    Later("group", "topics.cli.group:group_app", "Look at consumer groups, move and remove them."),
+    Later("queue", "topics.cli.queue:queue_app", "Look at queues; claim, ack and redrive jobs."),
+    Later("router", "topics.cli.router:router_app", "Look at routers, make and remove them."),
+    Later("context", "topics.cli.context:context_app", "Name servers, and pick one."),
+    Later("pipeline", "topics.cli.pipeline:pipeline_app", "Bulk work on Spark."),
+)
 
-app = typer.Typer(
+app = build_app(
+    COMMANDS,
     name="topics",
     help="A durable log: append, read what you missed, survive a power cut.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
-app.add_typer(config_app, name="config")
-app.add_typer(topic_app, name="topic")
-app.add_typer(group_app, name="group")
-app.add_typer(queue_app, name="queue")
-app.add_typer(router_app, name="router")
-app.add_typer(context_app, name="context")
-app.add_typer(pipeline_app, name="pipeline")
-
-app.command("up")(run_up)
-app.command("serve")(run_serve)
-app.command("demo")(run_demo)
-app.command("put")(run_put)
-app.command("tail")(run_tail)
-app.command("export")(run_export)
-app.command("import")(run_import)
-app.command("top")(run_top)
-app.command("bench")(run_bench)
-app.command("verify")(run_verify)
-app.command("inspect")(run_inspect)
-app.command("repair")(run_repair)
-app.command("import-broker")(run_import_broker)
-app.command("version")(show_version)
-config_app.command("show")(show_config)

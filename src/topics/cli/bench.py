@@ -122,11 +122,13 @@ class Runner:
         latencies: list[float] = []
         lock = threading.Lock()
         records = 0
+        over = threading.Event()
         start_s = self._clock.monotonic_s()
 
         def go(_number: int) -> None:
             nonlocal records
-            while (before_s := self._clock.monotonic_s()) < start_s + self._seconds:
+            end_s = start_s + self._seconds
+            while (before_s := self._clock.monotonic_s()) < end_s and not over.is_set():
                 count = work()
                 spent_ms = (self._clock.monotonic_s() - before_s) * 1_000
                 with lock:
@@ -136,7 +138,10 @@ class Runner:
                         return
 
         with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(go, range(self._threads)))
+            try:
+                list(pool.map(go, range(self._threads)))
+            finally:
+                over.set()  # after Ctrl-C the pool waits for the threads
         return Phase(name, records, self._clock.monotonic_s() - start_s, latencies)
 
 

@@ -22,6 +22,7 @@ from topics.cli.job import (
     read_token,
     run_job,
 )
+from topics.cli.output import say
 from topics.cli.spark import check_installed, open_spark
 from topics.clock import SystemClock
 from topics.errors import ConfigError
@@ -101,15 +102,21 @@ def _show(found: "AuditReport") -> None:
     """Name what is wrong, on stderr: stdout is for the summary."""
     for segment in found.bad_segments:
         what = segment.findings[0].message if segment.findings else segment.verdict
-        typer.echo(f"{segment.topic} {segment.first_seq}: {segment.verdict}: {what}", err=True)
+        say(f"{segment.topic} {segment.first_seq}: {segment.verdict}: {what}")
     for topic in found.topics:
         for finding in topic.findings:
             where = f"{finding.first_seq} to {finding.last_seq}"
-            typer.echo(f"{topic.name}: {finding.message}: {where}", err=True)
+            say(f"{topic.name}: {finding.message}: {where}")
     for lake in found.lakes:
+        for topic_name in lake.dropped_topics:
+            typer.echo(f"{lake.table}: {topic_name} was dropped: nothing to compare with", err=True)
+        for topic_name in lake.earlier_lives:
+            typer.echo(
+                f"{lake.table}: {topic_name} was made anew: older rows stand alone", err=True
+            )
         for fault in lake.faults:
             place = f"{fault.topic}/{fault.partition} {fault.seq}"
-            typer.echo(f"{lake.table}: {place} is {fault.fault}", err=True)
+            say(f"{lake.table}: {place} is {fault.fault}")
 
 
 def run_bulk_load_command(  # noqa: PLR0913 - one argument a flag

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -43,6 +45,8 @@ def _ask(
         except TopicsError:
             pass  # there is nobody to tell: a shell wants names or nothing
 
+    with suppress(ModuleNotFoundError):  # the patience is for the server, not for our imports
+        import_module("topics.client")
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(PATIENCE_S)

@@ -9,9 +9,12 @@ import typer
 from topics.cli.settings import with_settings
 from topics.config import RESERVED, LoadedConfig, settings, wal_shard_count
 
+config_app = typer.Typer(help="Look at the settings.", no_args_is_help=True)
+
 HIDDEN = "(hidden)"
 
 
+@config_app.command("show")
 @with_settings
 def show_config(
     loaded: LoadedConfig,

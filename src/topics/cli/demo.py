@@ -1,7 +1,7 @@
 """`topics demo`: a lively little shop, so that every page of the console has something to show.
 
 Orders with partitions and a group that bills them, a queue of mails with workers (some mails fail),
-a stream of sensors, and a router that copies the hottest of them. It ends by itself.
+a stream of sensors, and routers that copy the hottest and the coldest of them. It ends by itself.
 """
 
 import logging
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from topics.client import Topics
 
 ORDERS, MAILS, SENSORS, HOT = "demo.orders", "demo.mails", "demo.sensors", "demo.sensors.hot"
-DEAD, GROUP, ROUTER = "demo.mails.dead", "demo.billing", "demo.sensors->hot"
+COLD, ALARMS = "demo.sensors.cold", "demo.alarms"
+DEAD, GROUP = "demo.mails.dead", "demo.billing"
 TICK_S = 0.1
 BILL_EVERY_S = 0.5
 LARGE_FROM = 80
@@ -60,7 +61,9 @@ def prepare(client: "Topics") -> None:
     client.create(DEAD)
     client.create(MAILS, type="queue", lease_ms=5_000, max_deliveries=3, dead_letter=DEAD)
     client.create(SENSORS, ttl_ms=3_600_000)
-    client.put_router(ROUTER, source=SENSORS, dest=HOT, filter="sensor:5")
+    client.put_router("demo.sensors->hot", source=SENSORS, dest=HOT, filter="sensor:5")
+    client.put_router("demo.sensors->cold", source=SENSORS, dest=COLD, filter="sensor:0")
+    client.put_router("demo.hot->alarms", source=HOT, dest=ALARMS)
 
 
 def feed(
@@ -109,12 +112,13 @@ def make_record(chance: random.Random, number: int) -> tuple[str, dict[str, Any]
 @contextmanager
 def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
     """Run the workers of the queue and the group that bills orders in threads until the end."""
-    with open_client() as mails, open_client() as billing:
+    with open_client() as mails, open_client() as billing, open_client() as more_billing:
         worker = mails.queue(MAILS).worker(concurrency=2, backoff_ms=200)(_send_mail)
         over = threading.Event()
         threads = [
             threading.Thread(target=worker.run, name="demo-mails"),
-            threading.Thread(target=_bill, args=(billing, over), name="demo-billing"),
+            threading.Thread(target=_bill, args=(billing, "billing-1", over)),
+            threading.Thread(target=_bill, args=(more_billing, "billing-2", over)),
         ]
         for thread in threads:
             thread.start()
@@ -127,10 +131,10 @@ def _helpers(open_client: "Callable[[], Topics]") -> Iterator[None]:
                 thread.join()
 
 
-def _bill(client: "Topics", over: threading.Event) -> None:
-    """Read all orders there are, again and again; the group remembers how far it came."""
-    while not over.wait(BILL_EVERY_S):
-        with client.consumer(GROUP, [ORDERS], member="billing", until_caught_up=True) as orders:
+def _bill(client: "Topics", member: str, over: threading.Event) -> None:
+    """Read all orders there are, again and again, and stay in the group meanwhile."""
+    with client.consumer(GROUP, [ORDERS], member=member, until_caught_up=True) as orders:
+        while not over.wait(BILL_EVERY_S):
             for _ in orders:
                 pass
 

@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from msgspec import Struct
 from rich.console import Console
 from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from topics.cli.output import for_people, print_line
 from topics.errors import ConfigError
+from topics.operate.text import printable
 from topics.pipeline.jobs.job import JobRun, JobSummary, Listener, Progress, format_metrics
 from topics.pipeline.options import Token
 
@@ -97,8 +98,8 @@ def run_job(
 
 
 def print_summary(summary: JobSummary, output: Output) -> None:
-    if output.as_json:
-        typer.echo(msgspec.json.encode(summary))
+    if not for_people(as_json=output.as_json):
+        print_line(summary)
         return
     would = "would be " if summary.dry_run else ""
     typer.echo(
@@ -106,7 +107,7 @@ def print_summary(summary: JobSummary, output: Output) -> None:
         f"batches, {summary.seconds:.1f} s, {summary.rows_per_s:,.0f} rows/s"
     )
     for name, value in summary.detail.items():
-        typer.echo(f"  {name}: {value}")
+        typer.echo(printable(f"  {name}: {value}"))
 
 
 @contextmanager

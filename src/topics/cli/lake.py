@@ -2,7 +2,7 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -33,7 +33,11 @@ LakeDir = Annotated[
 Once = Annotated[bool, typer.Option("--once", help="end when all there is was read")]
 Interval = Annotated[str, typer.Option("--every", metavar="TIME", help="how often, if not once")]
 MaxRecords = Annotated[int, typer.Option("--max-records", min=1, help="records of one batch")]
+Recover = Annotated[
+    bool, typer.Option("--recover", help="the checkpoint is lost: go on behind the last batch")
+]
 DEFAULT_LAKE = Path("topics-lake")
+TableFormatName: TypeAlias = Literal["parquet", "delta", "iceberg"]
 
 lake_app = typer.Typer(help="Topics to tables of Parquet files.", invoke_without_command=True)
 
@@ -48,9 +52,17 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     every: Interval = "1s",
     max_records: MaxRecords = 1_000_000,
     typed: Annotated[bool, typer.Option(help="make typed tables, too")] = True,
-    recover: Annotated[
-        bool, typer.Option("--recover", help="the checkpoint is lost: go on behind the last batch")
-    ] = False,
+    form: Annotated[
+        TableFormatName | None,
+        typer.Option(
+            "--format", help="of a lake that is made: parquet (default), or tables for others too"
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="one of pyiceberg's own configuration, for iceberg"),
+    ] = None,
+    recover: Recover = False,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     master: Master = DEFAULT_MASTER,
@@ -64,8 +76,10 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
     check_installed()
     from topics.pipeline.file import parse_interval_ms  # noqa: PLC0415 - an extra
     from topics.pipeline.jobs.lake import run_lake  # noqa: PLC0415
+    from topics.pipeline.lake.publish import parse_format  # noqa: PLC0415
     from topics.pipeline.lake.query import QueryOptions  # noqa: PLC0415
 
+    tables = parse_format(form, catalog)
     token = read_token(token_file)
     options = QueryOptions(
         url=url,
@@ -85,7 +99,7 @@ def run_lake_command(  # noqa: PLR0913 - one argument a flag
         stop = Stop()
         with open_spark("lake", master) as spark:
             stop.on_signals()
-            run_lake(spark, root, options, run, infer=typed, stopped=stop)
+            run_lake(spark, root, options, run, infer=typed, tables=tables, stopped=stop)
 
 
 @lake_app.command("compact")
@@ -123,6 +137,7 @@ def run_rollup_command(  # noqa: PLR0913 - one argument a flag
     once: Once = False,
     every: Interval = "10s",
     window: Annotated[str, typer.Option("--window", help="how long a window is")] = "1m",
+    recover: Recover = False,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     master: Master = DEFAULT_MASTER,
@@ -138,7 +153,9 @@ def run_rollup_command(  # noqa: PLR0913 - one argument a flag
 
     token = read_token(token_file)
     interval_ms = parse_interval_ms(every)
-    options = QueryOptions(url=url, token=token, topics=topics, once=once, interval_ms=interval_ms)
+    options = QueryOptions(
+        url=url, token=token, topics=topics, once=once, interval_ms=interval_ms, recover=recover
+    )
     root = str(lake.absolute())
     output = Output(as_json=as_json, dry_run=dry_run, metrics=metrics)
     with run_job("rollup", output, url=url, token=token, table=root) as run:
@@ -155,16 +172,16 @@ def run_rollup_command(  # noqa: PLR0913 - one argument a flag
 def _count_what_is_left(root: str, query: str, options: "QueryOptions", run: "JobRun") -> None:
     """Count what a run would read, without Spark."""
     from topics.pipeline.catalog import ServerCatalog  # noqa: PLC0415 - an extra
-    from topics.pipeline.lake.log import LakeLog  # noqa: PLC0415
+    from topics.pipeline.lake.log import LOG_DIR, open_lake  # noqa: PLC0415
+    from topics.pipeline.lake.query import reached  # noqa: PLC0415
     from topics.pipeline.server import Server  # noqa: PLC0415
 
-    known = LakeLog(root).load().queries.get(query) if Path(root).is_dir() else None
-    offsets = {} if known is None else known.offsets
+    known = open_lake(root).load().queries.get(query) if Path(root, LOG_DIR).is_dir() else None
     with closing(Server(options.url, options.token)) as server:
         states = ServerCatalog(server).states([part.strip() for part in options.topics.split(",")])
     for state in states:
-        done = offsets.get(state.part.name, state.earliest_seq - 1)
-        rows = max(0, state.head_seq - done)
+        done = 0 if known is None else reached(state, known)
+        rows = max(0, state.head_seq - max(done, state.earliest_seq - 1))
         if rows:
             run.step(rows=rows, table=state.part.name)
             run.detail[state.part.name] = rows

@@ -8,9 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from topics.operate.text import printable
 
@@ -47,12 +44,9 @@ def print_rows(
         for row in rows:
             print_line(row)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*[Text(cell(row.get(column))) for column in columns])
-    _console().print(table)
+    from topics.cli.tables import print_table  # noqa: PLC0415 - rich is slow: only for people
+
+    print_table(columns, [[cell(row.get(column)) for column in columns] for row in rows])
 
 
 def print_one(fields: Mapping[str, Any], *, as_json: bool = False) -> None:
@@ -60,12 +54,9 @@ def print_one(fields: Mapping[str, Any], *, as_json: bool = False) -> None:
     if not for_people(as_json=as_json):
         print_line(fields)
         return
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in fields.items():
-        table.add_row(name, Text(cell(value)))
-    _console().print(table)
+    from topics.cli.tables import print_fields  # noqa: PLC0415 - rich is slow: only for people
+
+    print_fields({name: cell(value) for name, value in fields.items()})
 
 
 def say(text: str) -> None:
@@ -86,7 +77,3 @@ def fields_of(value: msgspec.Struct) -> dict[str, Any]:
     """Return a value of the model as JSON has it."""
     fields: dict[str, Any] = msgspec.to_builtins(value)
     return fields
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)

@@ -23,9 +23,11 @@ from topics.cli.job import (
     read_token,
 )
 from topics.cli.lake import DEFAULT_LAKE, LakeDir, lake_app, run_rollup_command
+from topics.cli.output import for_people, print_line
 from topics.cli.spark import Stop, check_installed, open_spark
 from topics.cli.sql import run_sql_command
 from topics.errors import ConfigError
+from topics.operate.text import printable
 
 if TYPE_CHECKING:
     from topics.pipeline.file import PipelineFile
@@ -63,15 +65,15 @@ def run_plan(
         raise ConfigError(
             f"the pipeline is not installed ({missing.name}): run pip install 'topics[spark,cli]'"
         ) from missing
-    planned = explain(_load(file, url, lake))
-    if as_json:
-        typer.echo(msgspec.json.encode(planned))
-        return
-    for job in planned:
-        typer.secho(f"{job.job} ({job.kind}), {job.when}", bold=True)
-        typer.echo(f"  reads   {job.reads}")
+    people = for_people(as_json=as_json)
+    for job in explain(_load(file, url, lake)):
+        if not people:
+            print_line(job)
+            continue
+        typer.secho(printable(f"{job.job} ({job.kind}), {job.when}"), bold=True)
+        typer.echo(printable(f"  reads   {job.reads}"))
         for target in job.writes:
-            typer.echo(f"  writes  {target}")
+            typer.echo(printable(f"  writes  {target}"))
 
 
 @pipeline_app.command("run")

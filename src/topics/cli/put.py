@@ -1,5 +1,6 @@
 """`topics put`: append from arguments or from a pipe."""
 
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -48,9 +49,10 @@ def run_put(  # noqa: PLR0913 - one argument a flag
     sent: list[Future[Sent]] = []
     count = 0
     with connect(url, context) as client, client.producer(topic, linger_ms=20) as producer:
-        for count, raw in enumerate(data or _lines(), start=1):
-            value, fields = parse_value(raw, number=count, text=text, whole=whole)
+        for where, raw in _given(data or []):
+            value, fields = parse_value(raw, where=where, text=text, whole=whole)
             sent[1:] = [producer.send(value, **{"tag": tag, "key": key, "node": node, **fields})]
+            count += 1
         producer.flush()
     told: dict[str, object] = {"topic": topic, "count": count}
     if sent:
@@ -58,34 +60,41 @@ def run_put(  # noqa: PLR0913 - one argument a flag
     print_one(told, as_json=as_json)
 
 
-def parse_value(raw: str, *, number: int, text: bool, whole: bool) -> Value:
+def parse_value(raw: bytes, *, where: str, text: bool, whole: bool) -> Value:
     """Return what one argument or line says."""
-    if text:
-        return raw, {}
     try:
+        if text:
+            return raw.decode(), {}
+        raw.decode()
         if not whole:
-            return msgspec.Raw(_checked(raw)), {}
+            msgspec.json.decode(raw)
+            return msgspec.Raw(raw.strip()), {}
         record = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise RequestError(f"record {number} is not JSON (is it --text?): {error}") from None
+        fields: dict[str, Any] = {
+            name: msgspec.json.decode(record[shown], type=str | None)
+            for name, shown in SHOWN_AS
+            if shown in record
+        }
+    except UnicodeDecodeError:
+        raise RequestError(f"{where} is not UTF-8") from None
+    except msgspec.ValidationError as error:
+        raise RequestError(f"{where} is no record: {error}") from None
+    except msgspec.DecodeError as error:
+        raise RequestError(f"{where} is not JSON (is it --text?): {error}") from None
     if "data" not in record:
-        raise RequestError(f"record {number} has no data")
-    fields = {
-        name: msgspec.json.decode(record[shown]) for name, shown in SHOWN_AS if shown in record
-    }
+        raise RequestError(f"{where} has no data")
     if "meta" in record:
         fields["meta"] = record["meta"]
     return record["data"], fields
 
 
-def _checked(raw: str) -> bytes:
-    encoded = raw.encode()
-    msgspec.json.decode(encoded)
-    return encoded.strip()
-
-
-def _lines() -> Iterator[str]:
-    for line in sys.stdin:
-        stripped = line.rstrip("\r\n")
+def _given(arguments: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield where each value stands, for messages, and its bytes: of arguments, else of stdin."""
+    for number, argument in enumerate(arguments, start=1):
+        yield f"argument {number}", os.fsencode(argument)
+    if arguments:
+        return
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        stripped = line.rstrip(b"\r\n")
         if stripped:
-            yield stripped
+            yield f"line {number} of stdin", stripped

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from topics.cli.output import cell
 from topics.cli.samples import View
+from topics.cli.tables import plain_console
 from topics.operate.text import format_size, printable
 
 HEAD_LINES: Final = 4
@@ -31,14 +32,14 @@ Draw = Callable[[View], None]
 
 def print_view(view: View, *, title: str) -> None:
     """Print all of it once."""
-    console = _console()
+    console = plain_console()
     console.print(picture(view, title=title, lines=ALL, width=console.width))
 
 
 @contextmanager
 def show_live(title: str) -> Iterator[Draw]:
     """Give what draws a view over the one before; the screen is as it was afterwards."""
-    console = _console()
+    console = plain_console()
     with Live(Text("…"), console=console, screen=True, auto_refresh=False) as live:
 
         def draw(view: View) -> None:
@@ -134,7 +135,3 @@ def _table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], width: 
     for row in rows:
         table.add_row(*[Text(cell(row[column])) for column in columns])
     return table
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)

@@ -1,5 +1,6 @@
 """A Spark session for the time of one command, and how a command is asked to end."""
 
+import logging
 import os
 import signal
 import sys
@@ -29,7 +30,7 @@ LOCAL = {
 def check_installed() -> None:
     """Refuse with one line what cannot run here: no package, no Java."""
     try:
-        import httpx  # noqa: F401, PLC0415 - is it there?
+        import h11  # noqa: F401, PLC0415 - is it there?
 
         from topics.pipeline.session import check_spark  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
@@ -50,11 +51,20 @@ def open_spark(name: str, master: str) -> Iterator["SparkSession"]:
     if given is not None and given.startswith("local"):
         settings |= LOCAL
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    leave_errors_to_us()
     spark = build_session(app_name=f"topics {name}", master=given, settings=settings)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def leave_errors_to_us() -> None:
+    """Keep pyspark from logging an error with all its traces before we tell it in a line."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an extra
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _is_submitted() -> bool:
@@ -80,7 +90,8 @@ class Stop:
         """End when whoever holds the other end of stdin has ended, however it did."""
 
         def wait() -> None:
-            while sys.stdin.buffer.read(1):
+            # Not by sys.stdin.buffer: this thread would hold its lock, and an exit then aborts.
+            while os.read(sys.stdin.fileno(), 1):
                 pass
             self._event.set()
             # Whoever started us may be gone with the server that a batch is waiting for.

@@ -23,6 +23,11 @@ PAGES: Mapping[str, tuple[str, str]] = {
 }
 
 
+OF_QUEUES = frozenset({
+    "lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "leases_durable",
+})  # fmt: skip
+
+
 class Viewer(Struct, frozen=True, kw_only=True):
     """Who looks: what the pages may offer them."""
 
@@ -38,9 +43,11 @@ def render_page(word: str, viewer: Viewer) -> str:
 
 
 def render_topic(name: str, config: Mapping[str, object], viewer: Viewer) -> str:
+    """Show a topic; what only queues obey is left out of the config of a log."""
     rows = "".join(
         f"<div><dt>{escape(field)}</dt><dd>{escape(msgspec.json.encode(value).decode())}</dd></div>"
         for field, value in config.items()
+        if config.get("type") != "log" or field not in OF_QUEUES
     )
     body = TOPIC_BODY.format(topic=escape(name), config=rows)
     return _frame(name, body, viewer, word="topic")

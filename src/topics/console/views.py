@@ -31,13 +31,16 @@ View = dict[str, object]
 
 
 def view_overview(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) -> View:
+    """Show topics by name; partitions are one with their topic, until somebody looks for them."""
     topics, wal = measure(engine)
     both: list[Topic | Partitioned] = [*engine.topics(), *engine.partitioned()]
     seen = sorted((t for t in both if sees(t.name)), key=lambda topic: topic.name)
-    matching = [topic for topic in seen if wanted.lower() in topic.name.lower()]
+    parts = {p.id for topic in seen if isinstance(topic, Partitioned) for p in topic.partitions}
+    whole = [topic for topic in seen if topic.id not in parts]
+    matching = [topic for topic in (seen if wanted else whole) if _matches(topic.name, wanted)]
     return {
         "totals": {
-            "topics": len(seen),
+            "topics": len(whole),
             "records": topics.records_live,
             "bytes": topics.bytes_live,
             "appended": sampler.rate("appended"),
@@ -48,6 +51,10 @@ def view_overview(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) 
         "matching": len(matching),
         "topics": [_row(topic, sampler) for topic in matching[:MAX_ROWS]],
     }
+
+
+def _matches(name: str, wanted: str) -> bool:
+    return wanted.lower() in name.lower()
 
 
 def _row(topic: Topic | Partitioned, sampler: Sampler) -> View:
@@ -72,7 +79,7 @@ def view_queues(engine: Engine, *, sees: Sees, wanted: str) -> View:
     queues = [
         topic
         for topic in engine.topics()
-        if topic.queue is not None and sees(topic.name) and wanted.lower() in topic.name.lower()
+        if topic.queue is not None and sees(topic.name) and _matches(topic.name, wanted)
     ]
     return {
         "matching": len(queues),
@@ -98,11 +105,11 @@ def _queue(engine: Engine, topic: Topic, sees: Sees) -> View:
     }
 
 
-def view_groups(engine: Engine, sampler: Sampler, *, sees: Sees) -> View:
+def view_groups(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) -> View:
     """Show the groups whose topics may all be seen, with how far each is behind."""
     found = []
     for name in engine.groups.names():
-        listed = engine.groups.listed(name) if sees(name) else None
+        listed = engine.groups.listed(name) if sees(name) and _matches(name, wanted) else None
         if listed is not None and all(map(sees, listed.topics)):
             found.append(listed)
     return {
@@ -145,9 +152,12 @@ def _sees_router(state: RouterState, sees: Sees) -> bool:
     return sees(state.router) and sees(definition.source) and sees(definition.dest)
 
 
-def view_storage(engine: Engine, *, sees: Sees) -> View:
+def view_storage(engine: Engine, *, sees: Sees, wanted: str) -> View:
     topics, wal = measure(engine)
-    rows = [_stored(topic) for topic in engine.topics() if sees(topic.name)]
+    names = [
+        topic for topic in engine.topics() if sees(topic.name) and _matches(topic.name, wanted)
+    ]
+    rows = [_stored(topic) for topic in names]
     rows.sort(key=lambda row: row.order)
     return {
         "totals": {

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from topics.errors import BadRow
 from topics.pipeline.encode import OutRecord, OutRow
@@ -44,7 +44,7 @@ def cut_chunks(rows: Iterable[OutRow], options: SinkOptions, *, batch_id: int) -
     for row in rows:
         topic, record = _target(row, options)
         waiting.setdefault(topic, []).append(record)
-        sizes[topic] = sizes.get(topic, 0) + len(record.data)
+        sizes[topic] = sizes.get(topic, 0) + _size(record)
         if len(waiting[topic]) == options.batch_records or sizes[topic] >= CHUNK_BYTES:
             number += 1
             yield Chunk(topic, number, tuple(waiting.pop(topic)))
@@ -52,6 +52,11 @@ def cut_chunks(rows: Iterable[OutRow], options: SinkOptions, *, batch_id: int) -
     for topic in sorted(waiting):
         number += 1
         yield Chunk(topic, number, tuple(waiting[topic]))
+
+
+def _size(record: OutRecord) -> int:
+    """Count what may be long; a body has room for tags and the like."""
+    return len(record.data) + (0 if record.meta is UNSET else len(record.meta))
 
 
 def _target(row: OutRow, options: SinkOptions) -> tuple[str, OutRecord]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from topics.kernel import Column, Columns, Match, bisect_ts, decode_columns
 from topics.pipeline.offsets import Part
-from topics.pipeline.parse_value import parse_values
+from topics.pipeline.parse_value import check_value_type, parse_values
 from topics.pipeline.plan import Gap
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.schema import CORRUPT, VALUE, frame_columns
@@ -39,6 +39,8 @@ class Decoder:
         self._schema = schema
         self._bounds = bounds
         self._columns = frame_columns(schema.names)
+        if VALUE in schema.names:
+            check_value_type(schema.field(VALUE).type)
         self._verify = verify
         self._same: dict[tuple[str, Part | None], pa.Array] = {}
 

@@ -1,4 +1,4 @@
-"""A data or a cold directory as it lies on disk, without a server.
+"""A data or a cold directory as it lies on disk or in an object store, without a server.
 
 What segments hold is read; records that are only in the WAL are not seen: a clean stop of the
 server or of the log puts everything into segments. The newest snapshot tells names and floors. A
@@ -11,20 +11,30 @@ from collections.abc import Sequence
 from topics.errors import OptionError, TopicNotFound
 from topics.kernel import IdxSummary, bisect_ts, summarize_idx
 from topics.model.segments import HoleState, Manifest, SegmentLocation, SegmentState
-from topics.pipeline.local_files import file_exists, list_directory, map_file, open_directory
+from topics.pipeline.local_files import open_directory
 from topics.pipeline.offsets import Part, PartState
+from topics.pipeline.options import is_object_uri
 from topics.storage.disk import paths
+from topics.storage.disk.disk import ReadableDisk
 from topics.storage.snapshots.snapshot import TopicSnapshot, load_newest_snapshot
 
 _log = logging.getLogger("topics.pipeline")
+
+
+def _open(path: str) -> ReadableDisk:
+    if not is_object_uri(path):
+        return open_directory(path)
+    from topics.pipeline.object_files import ObjectDisk  # noqa: PLC0415 - loads every object store
+
+    return ObjectDisk(path)
 
 
 class DirectoryCatalog:
     """Knows the topics of one directory as they were when it was opened."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        loaded = load_newest_snapshot(open_directory(path))
+        self._disk = _open(path)
+        loaded = load_newest_snapshot(self._disk)
         self._topics: dict[str, TopicSnapshot | None] = {}
         self._ids: dict[str, int] = {}
         self._parents: dict[int, str] = {}
@@ -33,13 +43,13 @@ class DirectoryCatalog:
             self._topics.update({topic.name: topic for topic in loaded[1].topics})
             self._ids.update({topic.name: topic.topic_id for topic in loaded[1].topics})
         else:
-            for name in list_directory(f"{path}/{paths.TOPICS_DIR}"):
+            for name in self._disk.list(paths.TOPICS_DIR):
                 topic_id = paths.parse_topic_dir_name(name)
                 if topic_id is not None:
                     self._topics[name], self._ids[name] = None, topic_id
         if not self._topics:
             raise OptionError(f"{path} holds no topics: it is neither a data nor a cold directory")
-        if file_exists(f"{path}/{paths.RUNNING}"):
+        if self._disk.exists(paths.RUNNING):
             _log.warning(
                 "topics: %s is in use, or was not closed: its newest records are not in segments "
                 "yet and are not read; read with url, or stop the server first",
@@ -83,7 +93,8 @@ class DirectoryCatalog:
     def seq_at(self, state: PartState, ts: int) -> int:
         for segment in self._segments(state.part.name):
             if segment.last_ts >= ts:
-                idx = map_file(self._file(self._ids[state.part.name], segment.first_seq, "idx"))
+                topic_id = self._ids[state.part.name]
+                idx = self._disk.map(paths.segment_idx_path(topic_id, segment.first_seq))
                 return segment.first_seq + bisect_ts(idx, 0, segment.records, ts)
         return state.head_seq + 1
 
@@ -104,16 +115,16 @@ class DirectoryCatalog:
 
     def _segments(self, name: str) -> list[SegmentState]:
         topic_id = self._ids[name]
-        directory = f"{self._path}/{paths.topic_dir(topic_id)}"
-        parsed = map(paths.parse_segment_name, list_directory(directory))
+        parsed = map(paths.parse_segment_name, self._disk.list(paths.topic_dir(topic_id)))
         firsts = sorted(found[0] for found in parsed if found is not None and found[1] == "idx")
         return [state for first in firsts if (state := self._segment(topic_id, first)) is not None]
 
     def _segment(self, topic_id: int, first_seq: int) -> SegmentState | None:
-        data, idx = (self._file(topic_id, first_seq, kind) for kind in ("data", "idx"))
-        if not file_exists(data):
+        data = paths.segment_data_path(topic_id, first_seq)
+        idx = paths.segment_idx_path(topic_id, first_seq)
+        if not self._disk.exists(data):
             return None  # the data of a cold segment lies elsewhere
-        summary: IdxSummary = summarize_idx(map_file(idx))
+        summary: IdxSummary = summarize_idx(self._disk.map(idx))
         # Behind a bad entry is what a running server is just writing.
         entries = summary.entries if summary.bad_index < 0 else summary.bad_index
         if entries == 0:
@@ -127,13 +138,15 @@ class DirectoryCatalog:
             first_ts=summary.first_ts,
             last_ts=summary.last_ts,
             tier="hot",
-            location=SegmentLocation(data=f"file://{data}", idx=f"file://{idx}"),
+            location=self._location(data, idx),
             sealed=True,
         )
 
-    def _file(self, topic_id: int, first_seq: int, kind: str) -> str:
-        name = paths.segment_data_path if kind == "data" else paths.segment_idx_path
-        return f"{self._path}/{name(topic_id, first_seq)}"
+    def _location(self, data: str, idx: str) -> SegmentLocation:
+        data_uri, idx_uri = self._disk.location(data), self._disk.location(idx)
+        assert data_uri is not None
+        assert idx_uri is not None
+        return SegmentLocation(data=data_uri, idx=idx_uri)
 
 
 def _is_meant(part: Part, pattern: str) -> bool:

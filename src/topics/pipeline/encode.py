@@ -4,7 +4,7 @@ Keeps: what a row becomes depends on the row alone, so that a task that runs aga
 A row that the server would refuse is found here, with the reason.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -13,14 +13,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from topics.errors import BadRow, OptionError, RequestError
 from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS, Limits, check_topic_name
+from topics.pipeline.encode_value import value_texts
 
 COLUMNS: Final = ("data", "topic", "key", "tag", "node", "meta")
 _LIMITS: Final = Limits()
 _TYPES: Final = {
     "data": ("string", "variant", "struct", "map", "array"),
-    "meta": ("string", "struct", "map"),
+    "meta": ("string", "variant", "struct", "map"),
 }
-_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class OutRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,14 +52,14 @@ def check_columns(types: dict[str, str], *, topic: str | None) -> None:
     if "topic" not in types and topic is None:
         raise OptionError("say where to write: the option `topic` or a column `topic`")
     for name, kind in types.items():
-        if not kind.startswith(_TYPES.get(name, ("string",))) or "variant" in kind[1:]:
+        if not kind.startswith(_TYPES.get(name, ("string",))):
             raise OptionError(f"the column `{name}` is a {kind}: make it a string first")
 
 
-def encode_rows(batch: pa.RecordBatch, *, topic: str | None, variant: bool) -> Iterator[OutRow]:
+def encode_rows(batch: pa.RecordBatch, *, topic: str | None) -> Iterator[OutRow]:
     """Make a record of each row, in their order."""
     columns = {
-        name: _cells(batch.column(name), as_json=name in ("data", "meta"), variant=variant)
+        name: _cells(batch.column(name), as_json=name in ("data", "meta"))
         for name in batch.schema.names
     }
     absent: list[Any] = [None] * batch.num_rows
@@ -75,29 +75,25 @@ def encode_rows(batch: pa.RecordBatch, *, topic: str | None, variant: bool) -> I
             yield OutRow(target, record)
 
 
-def _cells(column: pa.Array, *, as_json: bool, variant: bool) -> list[Any]:
+def _cells(column: pa.Array, *, as_json: bool) -> list[Any]:
     """Return texts; what is no text yet is encoded."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) or not as_json:
         cells: list[Any] = column.to_pylist()
         return cells
-    encode: Callable[[Any], str] = _variant_text if variant else _value_text
-    values = column.to_pylist(maps_as_pydicts="strict")
-    return [None if value is None else encode(value) for value in values]
-
-
-def _value_text(value: object) -> str:
-    return _encode(value).decode()
-
-
-def _variant_text(value: dict[str, bytes]) -> str:
-    from pyspark.sql.types import VariantVal  # noqa: PLC0415 - the rest of this file needs no Spark
-
-    return str(VariantVal(value["value"], value["metadata"]).toJson())
+    return value_texts(column)
 
 
 def _record(
-    data: str | None, key: str | None, tag: str | None, node: str | None, meta: str | None
+    data: str | BadRow | None,
+    key: str | None,
+    tag: str | None,
+    node: str | None,
+    meta: str | BadRow | None,
 ) -> OutRecord:
+    if isinstance(data, BadRow):
+        raise data
+    if isinstance(meta, BadRow):
+        raise meta
     if data is None:
         raise BadRow("`data` is null: the text 'null' is a JSON null")
     _decode("data", data)
@@ -147,5 +143,5 @@ def _check_size(name: str, text: str | None, limit: int) -> None:
         raise BadRow(f"`{name}` is longer than {limit} bytes")
 
 
-def _shown(data: str | None) -> str:
-    return "" if data is None else data[:1_000]
+def _shown(data: str | BadRow | None) -> str:
+    return data[:1_000] if isinstance(data, str) else ""

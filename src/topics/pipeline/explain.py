@@ -41,4 +41,6 @@ def _writes(pipeline: PipelineFile, job: JobSpec) -> list[str]:
         for name, table in pipeline.tables.items()
     ]
     rest = [f"{pipeline.lake}: a table for every other topic"] if job.infer else []
-    return [f"{pipeline.lake}: _raw, _gaps", *typed, *rest]
+    shown = pipeline.table_format
+    others = [f"{pipeline.lake}: all of it as tables of {shown.name}"] if shown else []
+    return [f"{pipeline.lake}: _raw, _gaps", *typed, *rest, *others]

@@ -15,12 +15,20 @@ from msgspec import Struct
 
 from topics.errors import ConfigError
 from topics.pipeline.lake.compact import GRACE_MS, TARGET_BYTES
+from topics.pipeline.lake.entry import FormatName, TableFormat
 from topics.pipeline.lake.log import check_root
+from topics.pipeline.lake.publish import parse_format
 from topics.pipeline.lake.query import DEFAULT_BATCH_RECORDS
 from topics.pipeline.lake.typed import TypedTable
 
 ONCE: Final = "once"
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_USES: Final = {
+    "lake": {"source", "infer", "max_records"},
+    "rollup": {"source", "max_records", "window_ms"},
+    "compact": {"target_bytes", "grace_ms"},
+}
+"""What a job of a kind may say besides `kind` and `trigger`."""
 _INTERVAL: Final = re.compile(r"(\d+)(ms|s|m|h)")
 
 
@@ -63,10 +71,16 @@ class PipelineFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     url: str = "http://127.0.0.1:4000"
     token_file: str | None = None
     master: str = "local[*]"
+    format: FormatName | None = None
+    catalog: str | None = None
     schemas: dict[str, str] = {}
     sources: dict[str, SourceSpec] = {}
     tables: dict[str, TableSpec] = {}
     jobs: dict[str, JobSpec] = {}
+
+    @property
+    def table_format(self) -> TableFormat | None:
+        return parse_format(self.format, self.catalog)
 
     def topics_of(self, job: JobSpec) -> str:
         return "*" if job.source is None else ",".join(self.sources[job.source].topics)
@@ -107,7 +121,10 @@ def parse_pipeline(text: str, *, name: str) -> PipelineFile:
     except msgspec.ValidationError as problem:
         raise ConfigError(f"{name}: {problem}") from problem
     check_root(parsed.lake)
+    _ = parsed.table_format  # says what is missing
     _check_names(parsed, name)
+    for title, job in parsed.jobs.items():
+        _check_uses(job, found["jobs"][title], f"{name}: [jobs.{title}]")
     return parsed
 
 
@@ -128,6 +145,12 @@ def _check_keys(found: Mapping[str, Any], kind: type[Struct], where: str) -> Non
             for name, one in value.items():
                 if isinstance(one, dict):
                     _check_keys(one, inner, f"{where}: [{key}.{name}]")
+
+
+def _check_uses(job: JobSpec, given: Mapping[str, Any], where: str) -> None:
+    unused = sorted(set(given) - {"kind", "trigger"} - _USES[job.kind])
+    if unused:
+        raise ConfigError(f"{where}: a job of kind {job.kind} does not use `{unused[0]}`")
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from topics.errors import DataLoss, TopicRecreated
+from topics.errors import DataLoss, TopicNotFound, TopicRecreated
 from topics.kernel import SEGMENT_LAYOUT, WAL_LAYOUT
 from topics.model.frames import RangePage, decode_range
 from topics.pipeline.decode import Decoder, Frames
@@ -30,8 +30,9 @@ def read_http(span: Span, server: Server, decoder: Decoder) -> Iterator[pa.Recor
                 to_seq=span.last_seq,
                 max_bytes=RANGE_BYTES,
             )
-        except TopicRecreated:
-            yield Gap(span.part, at + 1, None, "recreated")
+        except (TopicRecreated, TopicNotFound) as error:
+            reason = "recreated" if isinstance(error, TopicRecreated) else "deleted"
+            yield Gap(span.part, at + 1, span.last_seq, reason)
             return
         page = decode_range(content)
         if page.head.tombstone is not None:

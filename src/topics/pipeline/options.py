@@ -21,11 +21,10 @@ BadRow: TypeAlias = Literal["fail", "deadLetter"]
 Where: TypeAlias = int | Literal["earliest", "latest"]
 T = TypeVar("T")
 
-TASK_RECORDS: Final = 100_000
-"""A task of Spark costs 50 ms whatever it does: less than this would not pay."""
 MAX_SINK_ID_BYTES: Final = 64
 BATCH_RECORDS_MAX: Final = 10_000
 
+OBJECT_SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """Options that Spark itself hands on to every source and sink."""
 
@@ -53,7 +52,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     max_records_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_partitions: int = 1
-    records_per_partition: int = TASK_RECORDS
+    records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     schema: str | None = None
     verify: bool = True
@@ -136,7 +135,7 @@ def parse_source_options(
         max_records_per_trigger=options.take("maxRecordsPerTrigger", _parse_positive),
         max_bytes_per_trigger=options.take("maxBytesPerTrigger", _parse_positive),
         min_partitions=options.take("minPartitions", _parse_positive) or 1,
-        records_per_partition=options.take("recordsPerPartition", _parse_positive) or TASK_RECORDS,
+        records_per_partition=options.take("recordsPerPartition", _parse_positive),
         fail_on_data_loss=options.take("failOnDataLoss", _parse_bool) is not False,
         schema=options.text("schema"),
         verify=options.take("verify", _parse_bool) is not False,
@@ -210,10 +209,25 @@ def _parse_url(name: str, text: str) -> str:
 def _parse_path(name: str, text: str) -> str:
     path = text.removeprefix("file://")
     if "://" in path:
-        raise OptionError(f"`{name}` names an object store: only local directories are read so far")
+        return _parse_object_uri(name, path)
     if not path.startswith("/"):
         raise OptionError(f"`{name}` must be absolute: executors have other working directories")
     return path.rstrip("/")
+
+
+def _parse_object_uri(name: str, text: str) -> str:
+    parts = urlsplit(text)
+    # The container of Azure stands where elsewhere a user would.
+    user = None if parts.scheme.startswith("abfs") else parts.username
+    if user is not None or parts.password is not None:
+        raise OptionError(f"`{name}` may not carry a secret: keys come from the environment")
+    if parts.scheme not in OBJECT_SCHEMES or not parts.netloc:
+        raise OptionError(f"`{name}` must be a directory, or like s3://bucket/prefix")
+    return parts._replace(path=parts.path.rstrip("/")).geturl()
+
+
+def is_object_uri(uri: str) -> bool:
+    return urlsplit(uri).scheme in OBJECT_SCHEMES
 
 
 def _parse_topics(name: str, text: str) -> tuple[str, ...]:

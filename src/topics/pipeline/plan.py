@@ -7,6 +7,7 @@ so that a batch that is run again has the same rows in the same tasks.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -14,6 +15,11 @@ from topics.model.segments import Manifest, SegmentState
 from topics.pipeline.offsets import Part, PartRange
 from topics.pipeline.options import Via
 from topics.pipeline.push_down import Bounds
+
+TASK_BYTES: Final = 128 << 20
+TASK_RECORDS: Final = 100_000
+"""Of a stream: its tasks are told by their seqs, whatever segments hold them meanwhile."""
+INDEX_TASK_RECORDS: Final = 1_000_000
 
 DELETED = "deleted"
 """A hole that somebody asked for: nothing to announce, and no file to look for."""
@@ -70,6 +76,16 @@ class Plan(Struct, frozen=True):
         return f"{len(self.tasks)} tasks read {self.segments_read} of {self.segments} segments"
 
 
+def task_records(manifests: Iterable[Manifest], *, reads_frames: bool) -> int:
+    """Return how many records make a task that pays: it costs 50 ms whatever it does."""
+    if not reads_frames:
+        return INDEX_TASK_RECORDS
+    segments = [segment for manifest in manifests for segment in manifest.segments]
+    records = sum(segment.records for segment in segments)
+    size = sum(segment.bytes for segment in segments)
+    return max(1, min(TASK_BYTES * records // size, INDEX_TASK_RECORDS)) if size else TASK_RECORDS
+
+
 def plan_batch(
     ranges: Sequence[PartRange],
     manifests: Mapping[str, Manifest],
@@ -119,26 +135,26 @@ def plan_stream(
 
 
 def split_lost(span: Span, manifest: Manifest) -> tuple[list[Gap], list[Span]]:
-    """Tell what of a span is lost and what is left; what was deleted on purpose is neither."""
+    """Tell what of a span is lost and what is left; what was deleted on purpose is neither.
+
+    As a diff tells it: a hole counts below the first live record too, where that was all lost.
+    """
     gaps: list[Gap] = []
-    first = span.first_seq
-    earliest = manifest.earliest_seq
+    live: list[Span] = []
+    first, earliest = span.first_seq, manifest.earliest_seq
     if first < manifest.evict_floor:
         gaps.append(Gap(span.part, first, min(earliest - 1, span.last_seq), manifest.evict_reason))
-    first = max(first, earliest)
-    live = []
+        first = earliest
     for hole in manifest.holes:
         if hole.last_seq < first or hole.first_seq > span.last_seq:
             continue
-        if hole.first_seq > first:
-            live.append(Span(span.part, span.epoch, first, hole.first_seq - 1))
+        live.append(Span(span.part, span.epoch, max(first, earliest), hole.first_seq - 1))
         if hole.reason != DELETED:
             gap_from, gap_to = max(first, hole.first_seq), min(hole.last_seq, span.last_seq)
             gaps.append(Gap(span.part, gap_from, gap_to, hole.reason))
         first = hole.last_seq + 1
-    if first <= span.last_seq:
-        live.append(Span(span.part, span.epoch, first, span.last_seq))
-    return [gap for gap in gaps if gap.gap_to is None or gap.gap_from <= gap.gap_to], live
+    live.append(Span(span.part, span.epoch, max(first, earliest), span.last_seq))
+    return gaps, [left for left in live if left.first_seq <= left.last_seq]
 
 
 def cut(spans: Sequence[Span], *, records_per_task: int, min_tasks: int) -> list[list[Span]]:
@@ -183,13 +199,13 @@ def _in_time(span: Span, segments: Sequence[SegmentState], bounds: Bounds) -> It
 
 def _pieces(spans: Iterable[Span], manifests: Mapping[str, Manifest], via: Via) -> Iterator[Piece]:
     for span in spans:
-        yield from _pieces_of(span, manifests[span.part.name].segments, via)
+        yield from pieces_of(span, manifests[span.part.name], via)
 
 
-def _pieces_of(span: Span, segments: Sequence[SegmentState], via: Via) -> Iterator[Piece]:
+def pieces_of(span: Span, manifest: Manifest, via: Via) -> Iterator[Piece]:
     """Split a span by the sealed segments it touches; what is between them, the server has."""
     at = span.first_seq
-    for segment in segments:
+    for segment in manifest.segments:
         if via == "http" or not segment.sealed or segment.location is None:
             continue
         first, last = max(at, segment.first_seq), min(span.last_seq, segment.last_seq)

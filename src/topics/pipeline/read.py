@@ -22,7 +22,17 @@ from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.http_reader import read_http
 from topics.pipeline.offsets import PartRange, PartState, check_named, place_of
 from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, Piece, Plan, Span, Task, plan_batch
+from topics.pipeline.plan import (
+    Gap,
+    Piece,
+    Plan,
+    Span,
+    Task,
+    pieces_of,
+    plan_batch,
+    split_lost,
+    task_records,
+)
 from topics.pipeline.push_down import Bounds, push
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
@@ -139,7 +149,10 @@ class TopicsReader(DataSourceReader):
         self._schema = schema
         self._snapshot = snapshot
         self._bounds = Bounds()
-        Decoder(schema, self._bounds, verify=options.verify)  # refuses columns that do not exist
+        self._decoder()  # refuses columns it cannot make
+
+    def _decoder(self) -> Decoder:
+        return Decoder(self._schema, self._bounds, verify=self._options.verify)
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take what narrows the range, if the query says that its frame is used once.
@@ -167,7 +180,8 @@ class TopicsReader(DataSourceReader):
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
             self._bounds,
-            records_per_task=self._options.records_per_partition,
+            records_per_task=self._options.records_per_partition
+            or task_records(manifests.values(), reads_frames=self._decoder().needs_frames),
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         )
@@ -228,7 +242,7 @@ class _Task:
             if self._server is not None:
                 self._server.close()
 
-    def _piece(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def _piece(self, piece: Piece, *, moved: bool = False) -> Iterator[pa.RecordBatch]:
         if piece.data is None:
             yield from self._http(piece.span)
             return
@@ -239,12 +253,34 @@ class _Task:
                     yield batch
                 done = last
         except StorageError as error:
-            # A file that this machine cannot see, or that has moved since: the server has it.
-            if self._options.via != "auto" or self._options.path is not None:
+            if self._options.path is not None or moved:
                 raise
-            _log.info("topics: %s: reading on over HTTP", error)
-            span = piece.span
-            yield from self._http(Span(span.part, span.epoch, done + 1, span.last_seq))
+            # A file that this machine cannot see, or that has moved since: the server knows.
+            _log.info("topics: %s: asking the server", error)
+            span = Span(piece.span.part, piece.span.epoch, done + 1, piece.span.last_seq)
+            if self._options.via == "auto":
+                yield from self._http(span)
+            else:
+                yield from self._moved(span, piece, error)
+
+    def _moved(self, span: Span, before: Piece, error: StorageError) -> Iterator[pa.RecordBatch]:
+        """Read from where the files are by now; where they have not moved, `error` stands."""
+        wanted = PartRange(
+            part=span.part, epoch=span.epoch, start=span.first_seq - 1, end=span.last_seq
+        )
+        catalog = ServerCatalog(self._open_server())
+        manifests, gaps = find_manifests(catalog, [wanted], pin_ms=None)
+        for manifest in manifests.values():
+            lost, left = split_lost(span, manifest)
+            gaps += lost
+            for piece in (
+                piece for part in left for piece in pieces_of(part, manifest, "segments")
+            ):
+                if piece.data == before.data:
+                    raise error
+                yield from self._piece(piece, moved=True)
+        for gap in gaps:
+            yield from self._gap(gap)
 
     def _http(self, span: Span) -> Iterator[pa.RecordBatch]:
         if self._options.path is not None:

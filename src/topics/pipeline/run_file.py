@@ -13,13 +13,16 @@ from topics.pipeline.jobs.job import JobRun, JobSummary, Listener
 from topics.pipeline.jobs.lake import run_lake
 from topics.pipeline.jobs.rollup import run_rollup
 from topics.pipeline.lake.compact import CompactOptions, run_compact
+from topics.pipeline.lake.log import LakeLog
 from topics.pipeline.lake.query import QueryOptions, Stopped
+from topics.pipeline.lake.write import begin
 from topics.pipeline.options import Token
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_S = 0.2
+WRITERS = ("lake", "rollup")
 
 
 def run_pipeline(
@@ -31,7 +34,10 @@ def run_pipeline(
     stopped: Stopped,
 ) -> list[JobSummary]:
     """Run every job to its end, or until stopped; return a summary of each."""
+    begin(LakeLog(pipeline.lake), pipeline.table_format)
     work = _Work(spark, pipeline, token, tuple(listeners), stopped)
+    if any(job.kind in WRITERS for job in pipeline.jobs.values()):
+        LakeLog(pipeline.lake)  # made before a compaction beside them looks for it
     try:
         for name, job in pipeline.jobs.items():
             if job.interval_ms is None and not work.is_over():

@@ -13,7 +13,9 @@ from topics.errors import CorruptData
 from topics.kernel import IDX_ENTRY_BYTES, SEGMENT_LAYOUT
 from topics.pipeline.decode import Decoder, Frames
 from topics.pipeline.local_files import map_file, parse_file_uri
+from topics.pipeline.options import is_object_uri
 from topics.pipeline.plan import Piece
+from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import fitting_stop
 
 WINDOW_RECORDS = 32_768
@@ -40,9 +42,17 @@ def read_segment(piece: Piece, decoder: Decoder) -> Iterator[tuple[int, pa.Recor
 def _open(piece: Piece, decoder: Decoder) -> Frames:
     assert piece.idx is not None
     assert piece.data is not None
-    idx = map_file(parse_file_uri(piece.idx))
-    data = map_file(parse_file_uri(piece.data)) if decoder.needs_frames else b""
+    idx = _see(piece.idx)
+    data = _see(piece.data) if decoder.needs_frames else b""
     return Frames(data, idx, 0, SEGMENT_LAYOUT, piece.file_first_seq)
+
+
+def _see(uri: str) -> Buffer:
+    if not is_object_uri(uri):
+        return map_file(parse_file_uri(uri))
+    from topics.pipeline.object_files import map_object  # noqa: PLC0415 - loads every object store
+
+    return map_object(uri)
 
 
 def _windows(

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from topics.errors import TopicsError
+from topics.errors import OptionError, TopicsError
 from topics.pipeline.local_files import read_file
 from topics.pipeline.options import (
     SourceOptions,
@@ -44,6 +44,8 @@ class TopicsSource(DataSource):
 
     def reader(self, schema: StructType) -> TopicsReader:
         options = self._read_options()
+        if options.group is not None:
+            raise OptionError("`group` is for streams: a batch query has no progress to commit")
         if self._snapshot is None:
             # Not tried again: two uses of a frame would see two ranges.
             assert self._refused is not None

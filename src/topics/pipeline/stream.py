@@ -18,8 +18,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from topics.clock import Clock, SystemClock
 from topics.errors import OptionError, ServerRefused, TopicNotFound
 from topics.pipeline.catalog import Catalog, ServerCatalog
+from topics.pipeline.decode import Decoder
 from topics.pipeline.offsets import (
     Offsets,
     Part,
@@ -33,7 +35,7 @@ from topics.pipeline.offsets import (
     place_of,
 )
 from topics.pipeline.options import SourceOptions
-from topics.pipeline.plan import Gap, plan_stream
+from topics.pipeline.plan import TASK_RECORDS, Gap, plan_stream
 from topics.pipeline.push_down import Bounds
 from topics.pipeline.read import (
     PIN_MS,
@@ -56,18 +58,23 @@ _log = logging.getLogger("topics.pipeline")
 class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Lives on the driver for the life of a query; `read` runs on executors."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: pa.Schema, clock: Clock | None = None
+    ) -> None:
         if options.path is not None:
             raise OptionError("a stream needs `url`: a directory does not tell when it grows")
         if options.ending is not None or options.ending_ts is not None:
             raise OptionError("a stream has no end: `endingOffsets` is for batch queries")
+        Decoder(schema, Bounds(), verify=options.verify)  # refuses columns it cannot make
         self._options = options
         self._schema = schema
+        self._clock = clock or SystemClock()
         self._catalog: Catalog | None = None
         self._server: Server | None = None
         self._target: Offsets | None = None
         self._pins: dict[str, str] = {}
         self._parts: dict[str, Part] = {}
+        self._planned: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Executors need to know how to read, and open their own connections."""
@@ -82,6 +89,10 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         offsets = parse_offsets(start)
+        if offsets == self._planned:
+            # Asked for what comes behind a batch, its rows are written. `commit` says so too, but
+            # not before there is a next batch.
+            self._tell_group(offsets)
         found = self._latest(offsets, limit)
         if found == offsets and self._target is None:
             self._wait(offsets)
@@ -105,6 +116,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         before, after = parse_offsets(start), parse_offsets(end)
+        self._planned = after
         self._release()
         gaps = [
             gap
@@ -127,7 +139,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = plan_stream(
             [wanted for wanted in ranges if wanted.part.name in manifests],
             manifests,
-            records_per_task=self._options.records_per_partition,
+            records_per_task=self._options.records_per_partition or TASK_RECORDS,
             min_tasks=self._options.min_partitions,
             via=self._options.via,
         ).with_gaps([*gaps, *gone])
@@ -140,18 +152,7 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has finished everything up to here; a group, if any, is told."""
-        if self._options.group is None:
-            return
-        offsets: dict[str, dict[str, int]] = {}
-        for name, place in parse_offsets(end).items():
-            part = self._part(name)
-            offsets.setdefault(part.topic, {})[str(part.partition)] = place.next_from_seq
-        try:
-            self._open_server().commit_group(self._options.group, offsets)
-        except ServerRefused as error:
-            # The checkpoint is what counts; the group only shows it.
-            _log.warning("topics: progress of group %s: %s", self._options.group, error)
+        """Nothing to do: the checkpoint has it, and a group was told when the batch was done."""
 
     def stop(self) -> None:
         self._release()
@@ -159,6 +160,21 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._server.close()
 
     # Inside.
+
+    def _tell_group(self, done: Offsets) -> None:
+        """Spark has finished everything up to here; a group, if any, is told."""
+        self._planned = None
+        if self._options.group is None:
+            return
+        offsets: dict[str, dict[str, int]] = {}
+        for name, place in done.items():
+            part = self._part(name)
+            offsets.setdefault(part.topic, {})[str(part.partition)] = place.next_from_seq
+        try:
+            self._open_server().commit_group(self._options.group, offsets)
+        except (ServerRefused, TopicNotFound) as error:
+            # The checkpoint is what counts; the group only shows it.
+            _log.warning("topics: progress of group %s: %s", self._options.group, error)
 
     def _open_server(self) -> Server:
         if self._server is None:
@@ -191,12 +207,24 @@ class TopicsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         states = self._states()
         if self._target is not None:
             states = [_until(state, self._target) for state in states]
-        ends = admit(start, states, max_records=_max_records(limit, states))
+        ends = admit(start, states, max_records=self._max_records(limit, states))
         return {s.part.name: Place(s.epoch, ends[s.part.name]) for s in states}
+
+    def _max_records(self, limit: ReadLimit, states: Sequence[PartState]) -> int | None:
+        """Return what one batch may have; Spark knows one limit, the options may name two."""
+        limits = []
+        if isinstance(limit, ReadMaxRows):
+            limits.append(limit.max_rows)
+        sizes = [state.record_bytes for state in states if state.record_bytes]
+        max_bytes = self._options.max_bytes_per_trigger
+        if max_bytes is not None and sizes and not isinstance(limit, ReadAllAvailable):
+            limits.append(max(1, max_bytes // max(sizes)))
+        return min(limits, default=None)
 
     def _wait(self, offsets: Offsets) -> None:
         """Ask an idle server to answer later: Spark would ask fifty times a second."""
-        if not offsets:
+        if not offsets:  # no topic has the prefix yet: there is nothing to wait at
+            self._clock.sleep(SHARED_WAIT_MS / 1000)
             return
         name = min(offsets)
         wait_ms = IDLE_WAIT_MS if len(offsets) == 1 else SHARED_WAIT_MS
@@ -241,12 +269,3 @@ def _lost(part: Part, before: Place, after: Place | None) -> Gap | None:
         return None
     reason = "deleted" if after is None else "recreated"
     return Gap(part, before.next_from_seq + 1, None, reason)
-
-
-def _max_records(limit: ReadLimit, states: Sequence[PartState]) -> int | None:
-    if isinstance(limit, ReadMaxRows):
-        return limit.max_rows
-    if isinstance(limit, ReadMaxBytes):
-        sizes = [state.record_bytes for state in states if state.record_bytes]
-        return max(1, limit.max_bytes // max(sizes)) if sizes else None
-    return None

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import StructType, VariantType
+from pyspark.sql.types import StructType
 
 from topics.errors import OptionError
 from topics.pipeline.chunks import cut_chunks
@@ -46,7 +46,6 @@ class _Sink:
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
         check_columns(types, topic=options.topic)
         self._options = options
-        self._variant = isinstance(schema["data"].dataType, VariantType)
 
     def append(
         self, batches: Iterator[pa.RecordBatch], *, run: str, batch_id: int
@@ -71,7 +70,7 @@ class _Sink:
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[OutRow]:
         for batch in batches:
-            yield from encode_rows(batch, topic=self._options.topic, variant=self._variant)
+            yield from encode_rows(batch, topic=self._options.topic)
 
 
 class TopicsWriter(DataSourceArrowWriter):

@@ -17,8 +17,6 @@ from topics.cli import exit_codes
 from topics.client import Topics
 from topics.testing.server_process import ServerProcess
 
-pytestmark = pytest.mark.slow
-
 EVIL = "\x1b[31mred\x07\x9b2J\u202e"
 CASES: dict[str, str] = {
     "version": "--json",
@@ -33,6 +31,7 @@ CASES: dict[str, str] = {
     "import": "{file} {n}imported",
     "top": "--once --interval 0.1",
     "bench": "--seconds 0.1 --threads 1",
+    "backup": "{n}copy",
     "topic ls": "",
     "topic show": "evil",
     "topic create": "{n}made ttl_ms=5000",
@@ -51,17 +50,27 @@ CASES: dict[str, str] = {
     "group show": "readers",
     "group seek": "idle earliest --dry-run",
     "group rm": "idle --dry-run",
+    "pipeline plan": "{plan}",
+    "pipeline compact-cold": "",
     "context ls": "",
     "context show": "home",
     "context add": "{n}other --url http://127.0.0.1:1",
     "context use": "home",
     "context rm": "home --dry-run",
 }
-ELSEWHERE = {"serve", "up", "demo"}
-"""They run until they are stopped: each has tests of its own."""
+ELSEWHERE = {"serve", "up", "demo"} | {name for name in COMMANDS if name.startswith("pipeline ")}
+"""They run until they are stopped, or need Java: each has tests of its own."""
 DOCUMENTS = {"config show", "verify", "inspect", "repair", "import-broker"}
 """With --json they print one document."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*(3[0-9]|4[0-9]|9[0-7])m")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    directory = tmp_path_factory.mktemp("server")
+    settings = {"TOPICS_BACKUP_DIR": str(directory / "backups")}
+    with ServerProcess(str(directory / "data"), settings=settings) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.append("a", [{"data": EVIL, "tag": EVIL}])
     (folder / "old").mkdir()
     (folder / "old" / "orders-0.log").write_bytes(b"0:created\n")
+    (folder / "plan").write_text('lake = "/srv/lake"\n[jobs.lake]\nkind = "lake"\n')
     (folder / "file").write_bytes(msgspec.json.encode({"data": EVIL, "$tag": EVIL}))
     config = folder / "config" / "topics"
     config.mkdir(parents=True)
@@ -96,7 +106,7 @@ def hostile(server: ServerProcess) -> Iterator[None]:
 
 
 def arguments(name: str, folder: Path, unique: str) -> list[str]:
-    places = {part: str(folder / part) for part in ("dir", "old", "new", "file")}
+    places = {part: str(folder / part) for part in ("dir", "old", "new", "file", "plan")}
     return [*name.split(), *CASES[name].format(n=unique, **places).split()]
 
 
@@ -108,7 +118,7 @@ def home(environment: dict[str, str], server: ServerProcess, folder: Path) -> di
 
 def test_no_command_is_left_out() -> None:
     told = CASES.keys() | ELSEWHERE
-    assert sorted(n for n in COMMANDS if n not in told and not n.startswith("pipeline ")) == []
+    assert sorted(COMMANDS.keys() - told) == []
 
 
 @pytest.mark.parametrize("name", CASES)

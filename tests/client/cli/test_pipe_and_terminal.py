@@ -39,7 +39,7 @@ def test_lines_before_a_bad_one_are_written(
     environment["TOPICS_URL"] = server.url
     outcome = piped(environment, "put", name, stdin='1\n\n"two"\n{\n4\n')
     assert outcome.code == exit_codes.ERROR
-    assert "record 3" in outcome.err
+    assert "line 4 of stdin is not JSON" in outcome.err
     assert [record.data for record in api.diff(name).records] == [1, "two"]
 
 

@@ -8,7 +8,9 @@ import pytest
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from topics.cli.app import COMMANDS as LISTED
 from topics.cli.app import app
+from topics.cli.later import Later
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 DESTROYS = frozenset({"rm", "set", "seek", "redrive", "import", "import-broker", "repair"})
@@ -22,13 +24,20 @@ NAMES_A_SECRET = frozenset({"--token-env", "--token-file"})
 def leaves(
     group: TyperGroup, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        command = loaded(group, name)
         if isinstance(command, TyperGroup):
             if command.invoke_without_command:
                 yield " ".join((*path, name)), command
             yield from leaves(command, (*path, name))
         elif isinstance(command, TyperCommand):
             yield " ".join((*path, name)), command
+
+
+def loaded(group: TyperGroup, name: str) -> object:
+    """Return a command as it is when somebody calls it."""
+    _, command, _ = group.resolve_command(typer.Context(group), [name])
+    return command
 
 
 def root() -> TyperGroup:
@@ -72,9 +81,15 @@ def test_no_secret_is_given_as_an_argument(name: str) -> None:
 
 
 def test_every_group_of_commands_has_a_help_text() -> None:
-    groups = [command for command in root().commands.values() if isinstance(command, TyperGroup)]
+    commands = [loaded(root(), name) for name in root().commands]
+    groups = [command for command in commands if isinstance(command, TyperGroup)]
     assert groups
     assert [group.name for group in groups if not group.help] == []
+
+
+@pytest.mark.parametrize("entry", LISTED, ids=lambda entry: entry.name)
+def test_the_list_of_commands_says_what_the_command_says(entry: Later) -> None:
+    assert entry.summary == (entry.load().help or "").splitlines()[0]
 
 
 def test_the_page_has_every_command_and_no_other() -> None:

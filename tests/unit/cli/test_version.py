@@ -88,5 +88,7 @@ def test_every_exit_code_is_documented() -> None:
         exit_codes.LOCKED,
         exit_codes.LATER,
         exit_codes.NOT_THERE,
+        exit_codes.GAPS,
+        exit_codes.INTERRUPTED,
     ):
         assert f"\n{code}  " in exit_codes.__doc__

@@ -1,6 +1,7 @@
 """The reference pages say what the code says: fields, errors, exit codes, commands, limits."""
 
 import re
+from collections.abc import Iterator
 from typing import get_args
 
 import msgspec
@@ -8,13 +9,13 @@ import pytest
 from tests.unit.docs.pages import DOCS, ROOT, read
 
 from topics import TopicConfig, TopicState, errors
+from topics.api.routes import ROUTES
 from topics.broker.commands import AUTH, COMMANDS
 from topics.broker.line import MAX_ID_BYTES, Code
 from topics.broker.listener import MAX_CONNECTIONS
 from topics.broker.produce import PATIENCE_S
 from topics.broker.session import MAX_PIPELINED, MAX_STRANGER_LINE_BYTES
 from topics.cli import exit_codes
-from topics.cli.app import app
 from topics.engine.diff import SCAN_RECORDS_MAX
 from topics.engine.topics.idempotency import PRODUCER_HISTORY
 from topics.model.append import Appended
@@ -91,19 +92,38 @@ def test_every_exit_code_is_explained() -> None:
         exit_codes.LATER,
         exit_codes.NOT_THERE,
         exit_codes.GAPS,
+        exit_codes.INTERRUPTED,
     ]
 
 
-def test_every_command_is_explained() -> None:
-    page = read(DOCS / "reference/cli.md")
-    commands = [command.name for command in app.registered_commands]
-    groups = [
-        f"{group.name} {command.name}"
-        for group in app.registered_groups
-        if group.typer_instance is not None
-        for command in group.typer_instance.registered_commands
-    ]
-    assert [name for name in [*commands, *groups] if f"`topics {name}" not in page] == []
+def test_the_page_of_http_has_every_route_and_no_other() -> None:
+    shown = {route for row in rows("reference/http.md") for route in routes_in(row[0])}
+    assert sorted(shown ^ {"GET /", *(route.label for route in ROUTES)}) == []
+
+
+def routes_in(cell: str) -> Iterator[str]:
+    """Yield the routes of a cell, where methods may share a path and paths a method or a begin."""
+    methods: list[str] = []
+    path, waiting = "", list[str]()
+    for word in re.findall(r"`([^`]+)`", cell):
+        method, _, place = word.rpartition(" ")
+        if place.isupper():
+            waiting.append(place)
+            continue
+        path = path.rpartition("/")[0] + place[1:] if place.startswith("…") else place
+        methods = [*waiting, method] if method else methods
+        waiting = []
+        yield from (f"{one} {path}" for one in methods)
+
+
+def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
+    code = "".join(read(file) for file in (ROOT / "src/topics/api").glob("*metrics*.py"))
+    ours = set(re.findall(r'"(topics_[a-z_]+)"', code))
+    shown = set(re.findall(r"\btopics_[a-z_]+", read(DOCS / "reference/metrics.md")))
+    assert len(ours) > 40
+    assert sorted(ours - shown) == []
+    by_topic = {name for name in shown if name.startswith("topics_topic_")}  # made from fields
+    assert sorted(shown - ours - by_topic) == []
 
 
 def test_every_command_and_code_of_the_line_protocol_is_explained() -> None:

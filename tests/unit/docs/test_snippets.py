@@ -15,6 +15,7 @@ from tests.unit.docs.pages import (
     code_blocks,
     every_page,
     name_of,
+    read,
     runnable_blocks,
 )
 from tests.unit.docs.shell import Terminal
@@ -82,3 +83,10 @@ def test_the_pages_that_teach_have_snippets() -> None:
     )
     pages = {f"docs/reference/{word}.md" for word in words}
     assert pages | {"README.md", "docs/start/quickstart.md"} <= taught
+
+
+@pytest.mark.parametrize("page", WALKED, ids=map(name_of, WALKED))
+def test_no_block_of_a_page_to_follow_is_left_out(page: Path) -> None:
+    """A fence of another language, or one that is written another way, would not be run."""
+    fences = re.findall(r"^\s*(?:```|~~~).*$", read(page), re.MULTILINE)
+    assert len(fences) == 2 * len(runnable_blocks(page)) > 0

@@ -4,12 +4,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import ENOSPC
 from pathlib import Path
 from typing import IO, Final, Literal
 
 from topics.cli.files.ndjson import NdjsonWriter
 from topics.cli.files.parquet import ParquetWriter
-from topics.errors import ConfigError
+from topics.errors import ConfigError, DiskFull
 
 STDOUT: Final = "-"
 Format = Literal["ndjson", "parquet"]
@@ -24,7 +25,24 @@ def open_writer(output: str, kind: Format) -> Iterator[Writer]:
             yield writer
         sys.stdout.flush()
         return
+    try:
+        with _open_file(output, kind) as writer:
+            yield writer
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        text = f"{output} cannot be written: {problem.strerror or problem}"
+        raise (DiskFull if problem.errno == ENOSPC else ConfigError)(text) from problem
+
+
+@contextmanager
+def _open_file(output: str, kind: Format) -> Iterator[Writer]:
     path = Path(output)
+    if path.exists() and not path.is_file():  # a pipe or a device: it has no other name to get
+        with path.open("wb") as file, _finished(_writer(file, kind)) as writer:
+            yield writer
+        return
+    path = path.resolve()  # a link stays one
     part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
@@ -33,8 +51,6 @@ def open_writer(output: str, kind: Format) -> Iterator[Writer]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as problem:
-        raise ConfigError(f"{output} cannot be written: {problem.strerror or problem}") from problem
     finally:
         with suppress(OSError):
             part.unlink()

@@ -2,6 +2,7 @@
 import { byId } from "./dom.js";
 
 const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content ?? "";
+const PATIENCE_MS = { GET: 15_000, POST: 60_000 }; // a redrive may take its time
 const SCOPES = new Set(meta("scopes").split(" "));
 
 export const may = (...scopes) => scopes.every((scope) => SCOPES.has(scope));
@@ -28,11 +29,10 @@ export function post(path, body) {
 }
 
 async function ask(path, options) {
-  const response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
+  const [response, text] = await reach(path, options);
   if (response.status === 401) {
     location.assign(`/console/login?next=${encodeURIComponent(location.pathname)}`);
   }
-  const text = await response.text();
   let body = {};
   try {
     body = JSON.parse(text);
@@ -44,6 +44,19 @@ async function ask(path, options) {
     throw new Refused(response.status, error.code ?? "", error.message ?? response.statusText);
   }
   return body;
+}
+
+/** Fetch; whatever keeps an answer away, a network or a server that hangs, is said in our words. */
+async function reach(path, options) {
+  const signal = AbortSignal.timeout(PATIENCE_MS[options.method]);
+  try {
+    const response = await fetch(path, {
+      credentials: "same-origin", cache: "no-store", signal, ...options,
+    });
+    return [response, await response.text()];
+  } catch {
+    throw new Error("The server does not answer. This page goes on by itself when it does.");
+  }
 }
 
 /** Call `step` now and then every while, as long as somebody looks; return how to ask at once. */

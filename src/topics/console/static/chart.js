@@ -1,8 +1,12 @@
 // Lines over time, drawn by uPlot in the colours of the page.
 import { el } from "./dom.js";
+import { clock } from "./format.js";
 
 const HEIGHT = 180;
 const STEPS_S = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
+
+/** Steps of an axis that counts things there is no half of. */
+export const WHOLE = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
 
 /** The colour a class has now: a canvas knows no custom properties. */
 function colour(name) {
@@ -14,8 +18,9 @@ function colour(name) {
 }
 
 export class TimeChart {
-  /** `series`: [{label, kind}], kind a class with a colour; `format` of the values. */
-  constructor(figure, series, format) {
+  /** `series`: [{label, kind}], kind a class with a colour; `format` of the values, `steps` of their axis. */
+  constructor(figure, series, format, steps = undefined) {
+    this.steps = steps;
     this.plot = figure.querySelector(".plot");
     this.series = series;
     this.format = format;
@@ -70,8 +75,8 @@ export class TimeChart {
         cursor: { y: false, drag: { setScale: false, x: false, y: false } },
         scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) * 1.1 || 1] } },
         axes: [
-          { ...axis, size: 30, space: 80, incrs: STEPS_S, values: (_, ticks) => ticks.map((at) => shortTime(at)) },
-          { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => this.format(value)) },
+          { ...axis, size: 30, space: 80, incrs: STEPS_S, values: (_, ticks) => times(ticks) },
+          { ...axis, size: 64, incrs: this.steps, values: (_, ticks) => ticks.map((value) => this.format(value)) },
         ],
         series: [
           {},
@@ -99,9 +104,8 @@ export class TimeChart {
   }
 }
 
-function shortTime(seconds) {
-  const when = new Date(seconds * 1000);
-  const two = (value) => String(value).padStart(2, "0");
-  const minutes = `${two(when.getHours())}:${two(when.getMinutes())}`;
-  return when.getSeconds() ? `${minutes}:${two(when.getSeconds())}` : minutes;
+/** Write times alike: with seconds if one of them has any. */
+function times(ticks) {
+  const hasSeconds = ticks.some((at) => at % 60 !== 0);
+  return ticks.map((at) => clock(at * 1000).slice(0, hasSeconds ? 8 : 5));
 }

@@ -30,12 +30,13 @@ export const byId = (id) => document.getElementById(id);
 /** Show rows in a table; what has the focus keeps it, because its row is found again by its key. */
 export function showRows(table, rows, { key, cells }) {
   const body = table.tBodies[0];
+  const wide = [...table.tHead.rows[0].cells].map((title) => title.classList.contains("wide"));
   const old = new Map([...body.rows].map((row) => [row.dataset.key, row]));
   const kept = rows.map((value) => {
     const name = key(value);
     const row = old.get(name) ?? el("tr", { "data-key": name });
     old.delete(name);
-    updateCells(row, cells(value));
+    updateCells(row, cells(value), wide);
     return row;
   });
   for (const row of old.values()) row.remove();
@@ -44,8 +45,9 @@ export function showRows(table, rows, { key, cells }) {
   });
 }
 
-function updateCells(row, cells) {
+function updateCells(row, cells, wide) {
   cells.forEach((cell, place) => {
+    if (wide[place]) cell.classList.add("wide"); // as its title
     const given = row.cells[place];
     if (!given) row.append(cell);
     else if (!given.isEqualNode(cell) && !given.contains(document.activeElement)) {

@@ -10,7 +10,7 @@ export function count(value) {
 
 export function rate(value) {
   if (value === null || value === undefined) return "–";
-  return value > 0 && value < 10 ? value.toFixed(1) : count(value);
+  return value > 0 && value < 10 ? String(Number(value.toFixed(value < 1 ? 2 : 1))) : count(value);
 }
 
 export function bytes(value) {
@@ -38,6 +38,12 @@ export function ago(ts, now = Date.now()) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
   return `${Math.floor(seconds / 86400)} d ago`;
+}
+
+/** A length of time that was measured in milliseconds. */
+export function duration(ms) {
+  const seconds = Math.max(0, ms) / 1000;
+  return seconds < 60 ? `${Number(seconds.toFixed(1))} s` : `${Number((seconds / 60).toFixed(1))} min`;
 }
 
 export function clock(ts) {

@@ -1,8 +1,9 @@
-// Runs of the pipeline, from what its jobs write to a topic about themselves.
+// Runs of the pipeline and the tables they write, from what jobs write to a topic about themselves.
 import { get, keepAsking, post } from "./api.js";
 import { TimeChart } from "./chart.js";
 import { badge, byId, cell, el, head, number, showRows } from "./dom.js";
 import * as format from "./format.js";
+import { readReports } from "./reports.js";
 
 const TOPIC = "topics.pipeline";
 const KEPT = 1000;
@@ -18,22 +19,27 @@ keepAsking(async () => {
   byId("pipeline-content").hidden = !found;
   showEmpty(!found);
   if (!found) return;
-  const runs = newestOfRuns();
-  showRows(byId("runs"), runs, { key: ({ job, run }) => `${job} ${run}`, cells });
-  showChart();
+  const { runs, tables, points } = readReports(records);
+  showRows(byId("runs"), runs, { key: ({ job, run }) => JSON.stringify([job, run]), cells: runCells });
+  byId("lake").hidden = tables.length === 0;
+  showRows(byId("tables"), tables, {
+    key: ({ lake, table }) => JSON.stringify([lake, table]), cells: tableCells,
+  });
+  showChart(points);
 }, 2000);
 
 /** Read what is new; false where there is nothing at all. */
 async function readNews() {
+  if (position === null) {
+    // A list: to ask for a topic that is not there would be an error, in the browser's log too.
+    const { topics } = await get("/v0/topics", { prefix: TOPIC, page_size: 1 });
+    if (topics[0]?.topic !== TOPIC) return false;
+    position = Math.max(0, topics[0].head_seq - KEPT);
+  }
   try {
-    if (position === null) {
-      const state = await get(`/v0/topics/${TOPIC}`, { touch: "false" });
-      position = Math.max(0, state.head_seq - KEPT);
-    }
     const page = await post(`/v0/topics/${TOPIC}/diff`, { from_seq: position, limit: PAGE });
     position = page.next_from_seq;
-    const news = page.records.map((record) => record.data).filter(isReport);
-    records = [...records, ...news].slice(-KEPT);
+    records = [...records, ...page.records.map((record) => record.data)].slice(-KEPT);
   } catch (error) {
     if (error.status !== 404 && error.status !== 403) throw error;
     [records, position] = [[], null];
@@ -41,39 +47,32 @@ async function readNews() {
   return records.length > 0;
 }
 
-const isReport = (data) => data !== null && typeof data === "object" && "job" in data && "run" in data;
-
-function newestOfRuns() {
-  const runs = new Map();
-  for (const report of records) {
-    const name = JSON.stringify([report.job, report.run]);
-    runs.delete(name);
-    runs.set(name, report);
-  }
-  return [...runs.values()].reverse();
+function runCells({ newest, last, rate }) {
+  return [
+    head(text(newest.job)),
+    cell(badge(text(newest.state), text(newest.state))),
+    cell(text(newest.run).slice(0, 8)),
+    number(amount(last?.batch, format.count)),
+    number(amount(last?.rows, format.count)),
+    number(amount(rate, format.rate)),
+    number(amount(newest.rows, format.count)),
+    number(amount(newest.lag, format.count)),
+    cell(when(newest.ts)),
+  ];
 }
 
-function cells(report) {
-  return [
-    head(text(report.job)),
-    cell(text(report.run)),
-    cell(badge(text(report.state), text(report.state))),
-    cell(text(report.table)),
-    number(amount(report.batch, format.count)),
-    number(amount(report.rows, format.count)),
-    number(amount(report.rows_per_s, format.rate)),
-    number(amount(report.lag, format.count)),
-    cell(typeof report.ts === "number" ? format.ago(report.ts) : text(report.ts)),
-  ];
+function tableCells({ table, lake, rows, ts }) {
+  return [head(table), number(amount(rows, format.count)), cell(when(ts)), cell(text(lake))];
 }
 
 const text = (value) => (value === null || value === undefined ? "–" : String(value));
 const amount = (value, show) => (typeof value === "number" ? show(value) : text(value));
+const when = (ts) => (typeof ts === "number" ? format.ago(ts) : text(ts));
 
 /** One line a job, its batches over time; jobs with a line of their own are few. */
-function showChart() {
-  const points = records.filter((r) => typeof r.ts === "number" && typeof r.rows_per_s === "number");
+function showChart(points) {
   const jobs = [...new Set(points.map(({ job }) => text(job)))].slice(0, KINDS.length);
+  byId("rows").hidden = jobs.length === 0;
   const names = JSON.stringify(jobs);
   if (names !== charted) {
     const figure = byId("rows");
@@ -84,7 +83,7 @@ function showChart() {
   }
   const byTime = [...points].sort((a, b) => a.ts - b.ts);
   const columns = jobs.map((job) =>
-    byTime.map((report) => (text(report.job) === job ? report.rows_per_s : undefined)));
+    byTime.map((point) => (text(point.job) === job ? point.rate : undefined)));
   chart.update(byTime.map(({ ts }) => ts), columns);
 }
 
@@ -93,11 +92,8 @@ function showEmpty(isEmpty) {
   empty.hidden = !isEmpty;
   if (!isEmpty || empty.childElementCount) return;
   empty.append(
-    el("p", {}, "No run has reported yet. A job reports to the topic ", el("code", {}, TOPIC),
-      " after every batch; start one, or write a report yourself:"),
-    el("pre", {}, `POST /v0/topics/${TOPIC}\n` + JSON.stringify({ records: [{ data: {
-      job: "orders", run: "r1", state: "running", batch: 1, rows: 500, rows_per_s: 250, lag: 0,
-      table: "bronze.orders", ts: 1767225600000,
-    } }] })),
+    el("p", {}, "No job has reported yet. This starts one that writes every topic to a lake:"),
+    el("pre", {}, "topics pipeline run"),
+    el("p", {}, "A job reports to the topic ", el("code", {}, TOPIC), " after every batch."),
   );
 }

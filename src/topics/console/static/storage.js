@@ -1,5 +1,5 @@
 // Where the bytes are: on the log, in segments here and in the cold tier; and which of them are dead.
-import { get, keepAsking } from "./api.js";
+import { get, keepAsking, onFilter, showCount } from "./api.js";
 import { byId, cell, el, head, number, showRows, showTiles, stackedBar, topicLink } from "./dom.js";
 import * as format from "./format.js";
 
@@ -10,10 +10,10 @@ const KINDS = [
   ["fill-dead", "dead: deleted or lost, not yet given back"],
 ];
 
-keepAsking(async () => {
-  const { totals, topics } = await get("/console/data/storage");
+const ask = keepAsking(async () => {
+  const { totals, topics, matching } = await get("/console/data/storage", { q: byId("filter").value });
   showTiles(byId("totals"), [
-    ["Log files", format.bytes(totals.wal_bytes)],
+    ["Log files (WAL)", format.bytes(totals.wal_bytes)],
     ["Log tail", format.bytes(totals.wal_tail_bytes)],
     [`Hot, ${totals.hot_segments} segments`, format.bytes(totals.hot_bytes)],
     [`Cold, ${totals.cold_segments} segments`, format.bytes(totals.cold_bytes)],
@@ -22,6 +22,7 @@ keepAsking(async () => {
     ...(totals.read_only ? [["Read-only shards", format.count(totals.read_only), "bad"]] : []),
   ]);
   showMap(totals);
+  showCount(topics.length, matching);
   const most = Math.max(1, ...topics.map((row) => row.tail + row.hot + row.cold));
   showRows(byId("stored"), topics, {
     key: ({ topic }) => topic,
@@ -36,6 +37,7 @@ keepAsking(async () => {
     ],
   });
 }, 3000);
+onFilter(ask);
 
 function parts(tail, hot, cold, dead) {
   const deadHot = Math.min(dead, hot);

@@ -16,6 +16,7 @@ export class Tail {
     this.actions = actions;
     this.waiting = [];
     this.isPaused = false;
+    this.status = "";
     this.source = null;
     this.run = 0;
     this.drawing = false;
@@ -82,7 +83,7 @@ export class Tail {
 
   pause(isPaused) {
     this.isPaused = isPaused;
-    this.show(isPaused ? "paused" : "live");
+    this.show(this.status);
     if (!isPaused) this.draw();
   }
 
@@ -90,7 +91,7 @@ export class Tail {
     this.waiting.push(...items);
     if (this.waiting.length > KEPT) this.waiting.splice(0, this.waiting.length - KEPT);
     if (this.isPaused) {
-      this.show(`paused, ${this.waiting.length}${this.waiting.length === KEPT ? " or more" : ""} new`);
+      this.show(this.status);
     } else if (!this.drawing) {
       this.drawing = true;
       requestAnimationFrame(() => this.draw());
@@ -112,7 +113,13 @@ export class Tail {
     return recordView(record, topic, { actions: this.actions, named: topic !== this.topic });
   }
 
-  show(text) {
+  /** Say how the watch is; while it is paused, that comes first. */
+  show(status) {
+    this.status = status;
+    const [waiting, more] = [this.waiting.length, this.waiting.length === KEPT ? " or more" : ""];
+    const news = waiting ? `, ${waiting}${more} new` : "";
+    const trouble = status === "live" ? "" : ` (${status})`;
+    const text = this.isPaused ? `paused${news}${trouble}` : status;
     if (this.state.textContent !== text) this.state.textContent = text;
   }
 }

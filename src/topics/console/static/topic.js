@@ -20,12 +20,16 @@ keepAsking(async () => {
     ? [["Ready", format.count(state.queue.ready)], ["Leased", format.count(state.queue.in_flight)],
       ["Dead-lettered", format.count(state.queue.dead_lettered)]]
     : [];
+  // A topic with partitions has no seqs of its own.
+  const seqs = state.partitions ? [] : [
+    ["Oldest seq", String(state.earliest_seq)],
+    ["Newest seq", String(state.head_seq)],
+    ...(state.evict_floor > 1 ? [["Evicted below", String(state.evict_floor)]] : []),
+  ];
   showTiles(byId("state"), [
     ["Records", format.count(state.count)],
     ["Data", format.bytes(state.bytes)],
-    ["Oldest seq", String(state.earliest_seq)],
-    ["Newest seq", String(state.head_seq)],
-    ["Evicted below", String(state.evict_floor)],
+    ...seqs,
     ["Last write", format.ago(state.last_write_ts)],
     ["Last read", format.ago(state.last_read_ts)],
     ["Segments", `${state.segments} (${state.cold_segments} cold)`],
@@ -33,7 +37,7 @@ keepAsking(async () => {
   ]);
 }, 2000);
 
-/** A topic with partitions has no seqs of its own: it shows the way to those that have. */
+/** The way to the partitions, where a record can be found by its seq. */
 function showPartitions(partitions) {
   byId("peek-form").hidden = true;
   const list = byId("parts");

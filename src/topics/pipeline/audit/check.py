@@ -10,7 +10,8 @@ import pyarrow as pa
 from topics.errors import OptionError
 from topics.operate.report import Finding, shorten
 from topics.operate.segment_files import Place, check_segment_files
-from topics.pipeline.audit.plan import Checked, SegmentJob
+from topics.pipeline.audit.plan import AuditJob, Checked, SegmentJob, Tail
+from topics.pipeline.audit.tail import check_tail
 from topics.pipeline.local_files import file_exists
 from topics.storage.disk.local_disk import LocalDisk
 
@@ -23,7 +24,7 @@ _DDL: Final = "checked string"
 
 
 def check_segments(
-    spark: "SparkSession", jobs: Sequence[SegmentJob], *, min_tasks: int
+    spark: "SparkSession", jobs: Sequence[AuditJob], *, min_tasks: int
 ) -> list[Checked]:
     """Read all segments in parallel."""
     tasks = deal(jobs, min_tasks=min_tasks)
@@ -33,17 +34,21 @@ def check_segments(
     return [msgspec.json.decode(row["checked"], type=Checked) for row in frame.collect()]
 
 
-def deal(jobs: Sequence[SegmentJob], *, min_tasks: int) -> list[list[SegmentJob]]:
+def deal(jobs: Sequence[AuditJob], *, min_tasks: int) -> list[list[AuditJob]]:
     """Deal segments, the largest first, so that all tasks read about as much."""
     total = sum(job.bytes for job in jobs)
     count = min(len(jobs), max(min_tasks, -(-total // TASK_BYTES)))
-    tasks: list[list[SegmentJob]] = [[] for _ in range(count)]
+    tasks: list[list[AuditJob]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for job in sorted(jobs, key=lambda job: (-job.bytes, job.data)):
+    for job in sorted(jobs, key=lambda job: (-job.bytes, job.topic, job.first_seq)):
         least = sizes.index(min(sizes))
         tasks[least].append(job)
         sizes[least] += job.bytes + 1
     return tasks
+
+
+def check_any(job: AuditJob) -> Checked:
+    return check_tail(job) if isinstance(job, Tail) else check_job(job)
 
 
 def check_job(job: SegmentJob) -> Checked:
@@ -75,12 +80,12 @@ def check_job(job: SegmentJob) -> Checked:
 
 
 def _task(
-    tasks: list[list[SegmentJob]],
+    tasks: list[list[AuditJob]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def check(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                texts = [msgspec.json.encode(check_job(job)).decode() for job in tasks[number]]
+                texts = [msgspec.json.encode(check_any(job)).decode() for job in tasks[number]]
                 yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["checked"])
 
     return check

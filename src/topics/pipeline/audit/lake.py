@@ -5,18 +5,26 @@ rows. Only stretches that differ are joined row by row to say what is wrong.
 Keeps: what the log no longer has (floors, deletes) may be in the lake; what it has must be.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topics.pipeline.jobs.job import PIPELINE_TOPIC
+from topics.pipeline.lake.entry import Query
 from topics.pipeline.lake.log import LOG_DIR, RAW, LakeLog
 from topics.pipeline.lake.tables import read_table
+from topics.pipeline.lake.write import epoch_of
 from topics.pipeline.local_files import file_exists
+from topics.pipeline.offsets import Offsets, PartState, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+LAKE_QUERY: Final = "lake"
+UNKNOWN_EPOCH: Final = 0
+"""Of a cold directory, which does not tell, and in lakes of before it was kept."""
 STRETCH: Final = 100_000
 SHOWN_MAX: Final = 100
 Fault: TypeAlias = Literal["missing", "doubled", "altered"]
@@ -43,6 +51,10 @@ class LakeVerdict(Struct, frozen=True, kw_only=True):
     altered: int = 0
     only_in_lake: int = 0
     """Rows of records that the log has dropped since: no fault."""
+    dropped_topics: list[str] = []
+    """Topics that are gone: nothing is left to compare their rows with, which is no fault."""
+    earlier_lives: list[str] = []
+    """Topics that were dropped and made anew: the rows of before are not compared."""
     faults: list[LakeFault] = []
 
     @property
@@ -50,22 +62,58 @@ class LakeVerdict(Struct, frozen=True, kw_only=True):
         return not (self.missing or self.doubled or self.altered)
 
 
-def read_lake(spark: "SparkSession", path: str) -> tuple["DataFrame", dict[str, int]]:
-    """Return the raw rows of a lake and how far it reaches, by part; bare Parquet does not tell."""
+class LakeRows(Struct, frozen=True):
+    """The raw rows of a lake, and how far it reaches in which life of each part."""
+
+    frame: "DataFrame"
+    places: Offsets | None
+    """None for bare Parquet, which does not tell."""
+
+
+def read_lake(spark: "SparkSession", path: str) -> LakeRows:
     if not file_exists(f"{path}/{LOG_DIR}"):
-        return spark.read.parquet(path), {}
+        return LakeRows(spark.read.parquet(path), None)
     state = LakeLog(path).load()
-    offsets: dict[str, int] = {}
-    for query in state.queries.values():
-        offsets |= query.offsets
-    return read_table(spark, path, RAW, state=state), offsets
+    query = state.queries.get(LAKE_QUERY, Query("", -1))
+    places = {
+        part: Place(query.epochs.get(part, UNKNOWN_EPOCH), offset)
+        for part, offset in query.offsets.items()
+    }
+    return LakeRows(read_table(spark, path, RAW, state=state), places)
 
 
-def compare_lake(log: "DataFrame", lake: "DataFrame", *, table: str) -> LakeVerdict:
+def reach(state: PartState, places: Offsets | None) -> int:
+    """Return up to which seq the lake should have what the log has of a part. Pure."""
+    if places is None:
+        return state.head_seq
+    before_first = min(state.earliest_seq - 1, state.head_seq)
+    place = places.get(state.part.name)
+    if place is None or place.epoch not in (state.epoch, UNKNOWN_EPOCH):
+        return before_first  # the lake has not come to this life of it
+    return max(before_first, min(place.next_from_seq, state.head_seq))
+
+
+def split_rows(
+    lake: "DataFrame", states: Sequence[PartState]
+) -> tuple["DataFrame", dict[str, int]]:
+    """Return the rows that the log can be asked for, and how many others each topic has."""
+    from pyspark.sql import functions as f  # noqa: PLC0415 - needs pyspark
+
+    here = f.col("topic").isin(sorted({state.part.topic for state in states}))
+    if "epoch" in lake.columns:
+        epochs = {s.part.name: s.epoch for s in states if s.epoch != UNKNOWN_EPOCH}
+        now = epoch_of(epochs)
+        here = here & (f.col("epoch").isNull() | now.isNull() | (f.col("epoch") == now))
+    rows = lake.where(f.col("seq").isNotNull() & (f.col("topic") != PIPELINE_TOPIC))
+    others = {row[0]: row[1] for row in rows.where(~here).groupBy("topic").count().collect()}
+    return rows.where(here), others
+
+
+def compare_rows(log: "DataFrame", lake: "DataFrame", *, table: str) -> LakeVerdict:
     """Compare rows of the log with those of a table that was made from it."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs pyspark
 
-    rows, kept = _rows(log), _rows(lake.where(f.col("seq").isNotNull()))
+    rows, kept = _rows(log), _rows(lake)
     sums = _sums(rows, "log").join(_sums(kept, "lake"), ["topic", "partition", "stretch"], "full")
     differs = sums.where(
         ~f.col("log_count").eqNullSafe(f.col("lake_count"))
@@ -143,10 +191,4 @@ def _spell_out(
         faults = [LakeFault(**row.asDict()) for row in shown.limit(SHOWN_MAX).collect()]
     finally:
         joined.unpersist()
-    return LakeVerdict(
-        table=known.table,
-        log_records=known.log_records,
-        lake_rows=known.lake_rows,
-        faults=faults,
-        **counts,
-    )
+    return replace(known, faults=faults, **counts)

@@ -81,7 +81,7 @@ def _map(segments: list[SegmentVerdict]) -> str:
 
 
 def _bars(segments: list[SegmentVerdict]) -> str:
-    """Draw the bytes of each topic, hot and cold one behind the other."""
+    """Draw the bytes of each topic, hot, cold and what is in no sealed segment."""
     rows = []
     topics = _by_topic(segments)
     sizes = {topic: sum(s.bytes for s in found) for topic, found in topics.items()}
@@ -89,7 +89,7 @@ def _bars(segments: list[SegmentVerdict]) -> str:
     for number, (topic, found) in enumerate(topics.items()):
         y, x = number * _ROW, float(_LABEL)
         rows.append(f'<text x="0" y="{y + 15}">{escape(topic[:32])}</text>')
-        for tier, colour in (("hot", "#d9822b"), ("cold", "#3b82c4")):
+        for tier, colour in (("hot", "#d9822b"), ("cold", "#3b82c4"), ("tail", "#8a8f98")):
             size = sum(s.bytes for s in found if s.tier == tier)
             width = size * scale
             rows.append(
@@ -115,6 +115,9 @@ def _lakes(report: AuditReport) -> Iterable[str]:
             f"{lake.missing} missing, {lake.doubled} doubled, {lake.altered} altered; "
             f"{lake.only_in_lake} that the log has dropped since.</p>"
         )
+        for what, topics in (("dropped", lake.dropped_topics), ("made anew", lake.earlier_lives)):
+            if topics:
+                yield f"<p>Topics that were {what} since: {escape(', '.join(topics))}.</p>"
         if lake.faults:
             yield _table(
                 ("topic", "partition", "seq", "fault"),

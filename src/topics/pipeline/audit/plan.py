@@ -6,7 +6,7 @@ files that happen to lie there.
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from topics.operate.source import hold_directory, looks_like_data
 from topics.operate.state import TopicFacts, read_state
 from topics.operate.verify import TopicFiles, find_uncovered, require_cold, wanted_verdicts
 from topics.pipeline.local_files import open_directory, parse_file_uri
+from topics.pipeline.options import Token
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Disk, DiskLock
 
@@ -37,6 +38,27 @@ class SegmentJob(Struct, frozen=True, kw_only=True):
     last_seq: int | None = None
     """Where the owner says that it ends; None where only its index knows."""
 
+    @property
+    def first_seq(self) -> int:
+        return self.expected.first_seq
+
+
+class Tail(Struct, frozen=True, kw_only=True):
+    """Seqs that are in no sealed segment with a file: the server is asked for them."""
+
+    url: str
+    token: Token | None = None
+    topic: str
+    epoch: int
+    first_seq: int
+    last_seq: int
+    holes: list[Range] = []
+    bytes: int = 0
+    tier: str = "tail"
+
+
+AuditJob: TypeAlias = SegmentJob | Tail
+
 
 class Checked(Struct, frozen=True, kw_only=True):
     """What an executor found."""
@@ -50,7 +72,7 @@ class Checked(Struct, frozen=True, kw_only=True):
 class AuditPlan(Protocol):
     """Segments to be read, and the last word on each topic when they were."""
 
-    jobs: list[SegmentJob]
+    jobs: list[AuditJob]
 
     def judge(self, checked: Iterable[Checked]) -> tuple[list[FileVerdict], list[TopicVerdict]]:
         """Return the verdicts on files and on topics."""
@@ -59,11 +81,16 @@ class AuditPlan(Protocol):
 
 
 class ServerPlan:
-    """The sealed segments of a running server; it holds them for as long as its pins last."""
+    """All that a running server has; it holds its files for as long as its pins last."""
 
-    def __init__(self, manifests: Iterable[Manifest]) -> None:
+    def __init__(
+        self, manifests: Iterable[Manifest], *, url: str, token: Token | None = None
+    ) -> None:
         self._manifests = {manifest.topic: manifest for manifest in manifests}
-        self.jobs = [job for m in self._manifests.values() for job in _jobs_of(m)]
+        self.jobs: list[AuditJob] = []
+        for manifest in self._manifests.values():
+            files = list(_jobs_of(manifest))
+            self.jobs += [*files, *_tails_of(manifest, files, url=url, token=token)]
 
     def close(self) -> None:
         """Whoever made the pins releases them."""
@@ -94,6 +121,26 @@ def _jobs_of(manifest: Manifest) -> Iterable[SegmentJob]:
             tier=segment.tier,
             bytes=segment.bytes,
             last_seq=segment.last_seq,
+        )
+
+
+def _tails_of(
+    manifest: Manifest, files: Iterable[SegmentJob], *, url: str, token: Token | None
+) -> Iterable[Tail]:
+    """Say what is left when the files are read; holes are of the whole topic."""
+    holes = join((hole.first_seq, hole.last_seq) for hole in manifest.holes)
+    read = [(job.first_seq, job.last_seq) for job in files if job.last_seq is not None]
+    wanted = [(manifest.earliest_seq, manifest.head_seq)]
+    for first, last in subtract(wanted, join([*read, *holes])):
+        yield Tail(
+            url=url,
+            token=token,
+            topic=manifest.topic,
+            epoch=manifest.epoch,
+            first_seq=first,
+            last_seq=last,
+            holes=holes,
+            bytes=sum(s.bytes for s in manifest.segments if first <= s.first_seq <= last),
         )
 
 
@@ -145,7 +192,7 @@ class DirectoryPlan:
         self._files = {
             topic.id: TopicFiles(self._disk, self._cold, topic) for topic in self._topics.values()
         }
-        self.jobs = [
+        self.jobs: list[AuditJob] = [
             self._job(topic, first_seq, is_last=first_seq == self._files[topic.id].in_use[-1])
             for topic in self._topics.values()
             for first_seq in self._files[topic.id].in_use

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from topics.operate.report import BAD, FileVerdict, Finding, Tier, TopicVerdict, Verdict
 from topics.pipeline.audit.lake import LakeVerdict
-from topics.pipeline.audit.plan import Checked, SegmentJob
+from topics.pipeline.audit.plan import AuditJob, Checked
 
 
 class SegmentVerdict(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class AuditReport(Struct, frozen=True, kw_only=True):
 
 def sum_up(
     source: str,
-    jobs: Sequence[SegmentJob],
+    jobs: Sequence[AuditJob],
     checked: Sequence[Checked],
     verdicts: tuple[list[FileVerdict], list[TopicVerdict]],
     lakes: Iterable[LakeVerdict],
@@ -52,7 +52,7 @@ def sum_up(
     """Join what was found."""
     files, topics = verdicts
     counted = {(file.path, file.tier) for file in files}
-    by_place = {(job.topic, job.expected.first_seq): job for job in jobs}
+    by_place = {(job.topic, job.first_seq): job for job in jobs}
     segments = [
         _segment(found, by_place[found.topic, found.first_seq], counted)
         for found in sorted(checked, key=lambda found: (found.topic, found.first_seq))
@@ -79,7 +79,7 @@ def sum_up(
 _ORDER: dict[Verdict, int] = {"ok": 0, "torn": 1, "stray": 2, "missing": 3, "damaged": 4}
 
 
-def _segment(found: Checked, job: SegmentJob, counted: set[tuple[str, Tier]]) -> SegmentVerdict:
+def _segment(found: Checked, job: AuditJob, counted: set[tuple[str, Tier]]) -> SegmentVerdict:
     files = [file for file in found.files if (file.path, file.tier) in counted]
     verdicts: list[Verdict] = ["ok", *(file.verdict for file in files)]
     return SegmentVerdict(

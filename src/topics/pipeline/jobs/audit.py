@@ -12,16 +12,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topics.clock import Clock, SystemClock
 from topics.errors import OptionError, PipelineError
 from topics.model.segments import Manifest
 from topics.pipeline.audit.check import check_segments
-from topics.pipeline.audit.lake import LakeVerdict, compare_lake, read_lake
+from topics.pipeline.audit.lake import (
+    LakeRows,
+    LakeVerdict,
+    compare_rows,
+    reach,
+    read_lake,
+    split_rows,
+)
 from topics.pipeline.audit.plan import AuditPlan, DirectoryPlan, ServerPlan
 from topics.pipeline.audit.report import AuditReport, sum_up
-from topics.pipeline.catalog import ServerCatalog
+from topics.pipeline.catalog import Catalog, ServerCatalog
+from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.jobs.job import PIPELINE_TOPIC, JobRun
+from topics.pipeline.offsets import PartState
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
 
@@ -89,7 +99,7 @@ def _open_plan(options: AuditOptions) -> Iterator[AuditPlan]:
         states = ServerCatalog(server).states(options.topics)
         manifests = [server.manifest(state.part.name, pin_ms=PIN_MS) for state in states]
         with _holding(options, manifests):
-            yield ServerPlan(manifests)
+            yield ServerPlan(manifests, url=options.url, token=options.token)
 
 
 @contextmanager
@@ -130,26 +140,44 @@ def _try(server: Server, pin: str, *, release: bool) -> None:
 
 
 def _compare(spark: "SparkSession", options: AuditOptions, path: str) -> LakeVerdict:
-    lake, offsets = read_lake(spark, path)
-    return compare_lake(_read_log(spark, options, lake, offsets), lake, table=path)
+    """Compare a lake with what the log has of its topics, as far as its batches went."""
+    lake = read_lake(spark, path)
+    names = {row[0] for row in lake.frame.select("topic").distinct().collect()}
+    topics = sorted({*names, *(lake.places or ())} - {PIPELINE_TOPIC})
+    with closing(_open_catalog(options)) as catalog:
+        states = catalog.states(topics, skip_missing=True)
+    rows, others = split_rows(lake.frame, states)
+    verdict = LakeVerdict(table=path, log_records=0, lake_rows=0)
+    if states:
+        verdict = compare_rows(_read_log(spark, options, lake, states), rows, table=path)
+    there = {state.part.topic for state in states}
+    return replace(
+        verdict,
+        lake_rows=verdict.lake_rows + sum(others.values()),
+        only_in_lake=verdict.only_in_lake + sum(others.values()),
+        dropped_topics=sorted(set(others) - there),
+        earlier_lives=sorted(set(others) & there),
+    )
+
+
+def _open_catalog(options: AuditOptions) -> Catalog:
+    if options.path is not None:
+        return DirectoryCatalog(options.path)
+    assert options.url is not None
+    return ServerCatalog(Server(options.url, options.token))
 
 
 def _read_log(
-    spark: "SparkSession", options: AuditOptions, lake: "DataFrame", offsets: dict[str, int]
+    spark: "SparkSession", options: AuditOptions, lake: LakeRows, states: Sequence[PartState]
 ) -> "DataFrame":
-    """Read of the log what the lake says it has: all of its topics, as far as its batches went."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs pyspark
 
-    names = [row[0] for row in lake.select("topic").distinct().collect()]
-    topics = sorted({*names, *offsets} - {PIPELINE_TOPIC})
-    if not topics:
-        raise OptionError("the lake names no topic")
-    given = {"topic": ",".join(topics), "failOnDataLoss": "false"}
+    given = {"topic": ",".join(sorted({s.part.topic for s in states})), "failOnDataLoss": "false"}
     if options.path is not None:
         given["path"] = options.path
     else:
         given |= {"url": options.url or ""} | ({"token": options.token} if options.token else {})
-    if offsets:
-        given["endingOffsets"] = msgspec.json.encode(offsets).decode()
+    ends = {state.part.name: reach(state, lake.places) for state in states}
+    given["endingOffsets"] = msgspec.json.encode(ends).decode()
     frame = spark.read.format("topics").options(**given).load()
     return frame.where(f.col("seq").isNotNull())

@@ -6,7 +6,7 @@ docs/reference/pipeline.md.
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
@@ -30,6 +30,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     rows_per_s: float
     lag: int | None
     table: str | None
+    tables: Mapping[str, int]
+    """Of a lake: the tables that have changed since this run last spoke, and their rows now."""
     ts: int
 
 
@@ -102,13 +104,14 @@ class JobRun:
         batch: int | None = None,
         lag: int | None = None,
         table: str | None = None,
+        tables: Mapping[str, int] | None = None,
     ) -> None:
         """Count a batch of rows, and tell it; `lag` is what is known to be left."""
         self._state = "running"
         self._rows += rows
         self._batches += 1
         self._lag = lag
-        self._tell(batch, table=table)
+        self._tell(batch, table=table, tables=tables)
 
     def summary(self) -> JobSummary:
         seconds = self._clock.monotonic_s() - self._started_s
@@ -126,7 +129,13 @@ class JobRun:
             detail=self.detail,
         )
 
-    def _tell(self, batch: int | None, *, table: str | None = None) -> None:
+    def _tell(
+        self,
+        batch: int | None,
+        *,
+        table: str | None = None,
+        tables: Mapping[str, int] | None = None,
+    ) -> None:
         seconds = self._clock.monotonic_s() - self._started_s
         progress = Progress(
             job=self.job,
@@ -137,6 +146,7 @@ class JobRun:
             rows_per_s=self._rows_per_s(seconds),
             lag=self._lag,
             table=table or self._table,
+            tables=tables or {},
             ts=self._clock.now_ms(),
         )
         for listener in self._listeners:

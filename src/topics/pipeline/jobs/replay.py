@@ -91,7 +91,8 @@ def _read(spark: "SparkSession", options: ReplayOptions) -> "DataFrame":
     frame = _of_topic(spark, options) if options.topic is not None else _of_lake(spark, options)
     if options.where is not None:
         frame = frame.where(options.where)
-    frame = frame.coalesce(1).sortWithinPartitions("topic", "partition", "seq")
+    lives = [name for name in ("epoch",) if name in frame.columns]  # the lake has all of them
+    frame = frame.coalesce(1).sortWithinPartitions("topic", "partition", *lives, "seq")
     return frame.select("data", "key", "tag", "node", "meta")
 
 
@@ -120,7 +121,7 @@ def _of_lake(spark: "SparkSession", options: ReplayOptions) -> "DataFrame":
     from pyspark.sql import functions as f  # noqa: PLC0415 - needs pyspark
 
     assert options.lake is not None
-    frame, _ = read_lake(spark, options.lake)
+    frame = read_lake(spark, options.lake).frame
     return frame.where(f.col("seq").between(options.first_seq, options.last_seq or 2**63 - 1))
 
 

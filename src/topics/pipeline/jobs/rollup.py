@@ -11,6 +11,7 @@ import msgspec
 from topics.pipeline.jobs.job import PIPELINE_TOPIC, JobRun
 from topics.pipeline.lake.files import adopt
 from topics.pipeline.lake.log import LakeLog
+from topics.pipeline.lake.publish import publish
 from topics.pipeline.lake.query import QueryOptions, Stopped, never, run_query
 from topics.pipeline.lake.write import Batch, save
 
@@ -35,6 +36,7 @@ def run_rollup(
 ) -> None:
     """Count what comes, into the table `_rollup` and the topic `topics.rollup`."""
     log = LakeLog(root)
+    publish(log)
     writer = _RollupWriter(log, options, window_ms)
     run_query(spark, log, ROLLUP, options, writer.write, run, stopped=stopped)
     run.detail["rows"] = sum(file.rows for file in log.load().files_of(TABLE))
@@ -91,6 +93,7 @@ class _RollupWriter:
         schemas = {} if TABLE in state.schemas else {TABLE: schema.json()}
         change = msgspec.structs.replace(batch.change(), add=tuple(files), schemas=schemas)
         self._log.commit(change)
+        publish(self._log, change)
         return sum(file.rows for file in files)
 
     def _tell(self, rows: "DataFrame", batch: Batch) -> None:

@@ -4,19 +4,21 @@ Keeps: rows stay what they are, and are counted before the switch, which is one 
 begun to read goes on with the old files: they stay for a grace time after the switch.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from topics.clock import Clock, SystemClock
-from topics.errors import FileMissing, PipelineError
+from topics.clock import Clock
+from topics.errors import FileMissing, LakeConflict
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.lake.entry import Change, LakeFile, LakeState
 from topics.pipeline.lake.files import adopt, list_files
 from topics.pipeline.lake.log import LakeLog, open_lake, table_dir
+from topics.pipeline.lake.publish import publish
 from topics.pipeline.lake.tables import read_files
-from topics.pipeline.lake.write import save
+from topics.pipeline.lake.write import check_rows, save
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 COMPACT: Final = "compact"
 TARGET_BYTES: Final = 128 << 20
 GRACE_MS: Final = 3_600_000
+_log = logging.getLogger("topics.pipeline")
 
 
 class CompactOptions(Struct, frozen=True, kw_only=True):
@@ -62,11 +65,29 @@ def run_compact(
         made = 0
         for table, files in plan.items():
             if not run.dry_run:
-                made += len(_compact_table(spark, log, table, files, options))
+                made += _try_table(spark, log, table, files, options)
             run.step(rows=sum(file.rows for file in files), table=table)
-        now_ms = (clock or SystemClock()).now_ms()
-        deleted = 0 if run.dry_run else _delete_old(log, now_ms - options.grace_ms)
+        until_ms = log.now_ms() - options.grace_ms
+        deleted = 0
+        if not run.dry_run:
+            publish(log, expire_until_ms=until_ms)
+            deleted = _delete_old(log, until_ms)
     run.detail.update(files_before=before, files_after=made, files_deleted=deleted)
+
+
+def _try_table(
+    spark: "SparkSession",
+    log: LakeLog,
+    table: str,
+    files: Sequence[LakeFile],
+    options: CompactOptions,
+) -> int:
+    """Compact a table, unless a batch has just written it anew; return how many files it made."""
+    try:
+        return len(_compact_table(spark, log, table, files, options))
+    except LakeConflict as conflict:
+        _log.info("topics: %s is left for the next time: %s", table, conflict)
+        return 0
 
 
 def _compact_table(
@@ -85,9 +106,7 @@ def _compact_table(
     schema = len(state.schemas[table]) - 1
     name = f"{COMPACT}-{state.version:012}"
     made = adopt(log, COMPACT, table, name=name, schema=schema)
-    expected, found = sum(f.rows for f in files), sum(f.rows for f in made)
-    if expected != found:
-        raise PipelineError(f"{table} has {expected} rows, and {found} after compaction: not done")
+    check_rows(table, files, made)
     log.commit(Change(add=tuple(made), remove=tuple(file.path for file in files)))
     return made
 

@@ -1,12 +1,21 @@
 """What the log of a lake says: one entry a commit, and the state that they add up to. Pure."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+FormatName: TypeAlias = Literal["parquet", "delta", "iceberg"]
+
 WHOLE_EVERY: Final = 64
 """Each entry with such a number repeats the whole state: nobody reads more than this many."""
+
+
+class TableFormat(Struct, frozen=True):
+    """How tables are shown to others; `catalog` is one of Iceberg, None for the lake's own."""
+
+    name: FormatName = "parquet"
+    catalog: str | None = None
 
 
 class LakeFile(Struct, frozen=True, kw_only=True):
@@ -26,6 +35,8 @@ class Query(Struct, frozen=True):
     batch: int
     offsets: Mapping[str, int] = {}
     """How far its batches reach, by topic or partition: where a new checkpoint would go on."""
+    epochs: Mapping[str, int] = {}
+    """In which life of each of them that is."""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -39,6 +50,9 @@ class Change(Struct, frozen=True, kw_only=True):
     query_id: str = ""
     batch: int = -1
     offsets: Mapping[str, int] = {}
+    epochs: Mapping[str, int] = {}
+    format: TableFormat | None = None
+    """Said once, before there are files."""
 
 
 class LakeState(Struct, frozen=True, kw_only=True):
@@ -50,9 +64,17 @@ class LakeState(Struct, frozen=True, kw_only=True):
     queries: Mapping[str, Query] = {}
     removed: Mapping[str, int] = {}
     """Files that no longer count, and when that was, until they are deleted."""
+    format: TableFormat = TableFormat()
 
     def files_of(self, table: str) -> list[LakeFile]:
         return [file for file in self.files.values() if file.table == table]
+
+    def rows(self) -> dict[str, int]:
+        """Count the rows of every table."""
+        found = dict.fromkeys(sorted(self.schemas), 0)
+        for file in self.files.values():
+            found[file.table] = found.get(file.table, 0) + file.rows
+        return found
 
     def has_batch(self, change: Change) -> bool:
         known = self.queries.get(change.query or "")
@@ -82,7 +104,7 @@ def apply_entry(state: LakeState, entry: Entry) -> LakeState:
         schemas[table] = (*schemas.get(table, ()), schema)
     queries = dict(state.queries)
     if change.query is not None:
-        queries[change.query] = Query(change.query_id, change.batch, change.offsets)
+        queries[change.query] = Query(change.query_id, change.batch, change.offsets, change.epochs)
     return LakeState(
         version=entry.version,
         files=kept | {file.path: file for file in change.add},
@@ -90,6 +112,7 @@ def apply_entry(state: LakeState, entry: Entry) -> LakeState:
         queries=queries,
         removed={path: ts for path, ts in state.removed.items() if path not in forgotten}
         | dict.fromkeys(gone, entry.ts),
+        format=change.format or state.format,
     )
 
 

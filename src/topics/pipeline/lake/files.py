@@ -16,12 +16,12 @@ NO_DATE: Final = "date=__HIVE_DEFAULT_PARTITION__"
 
 
 def list_files(log: LakeLog, directory: str) -> Iterator[str]:
-    """Yield the Parquet files below a directory, by name."""
+    """Yield the Parquet files below a directory, by name; other formats keep their lists there."""
     for name in log.disk.list(directory):
         path = f"{directory}/{name}"
         if name.endswith(SUFFIX):
             yield path
-        elif not name.startswith((".", "_")):
+        elif "=" in name and not name.startswith("."):
             yield from list_files(log, path)
 
 

@@ -49,10 +49,10 @@ def check_root(root: str) -> str:
 
 
 def table_dir(table: str) -> str:
-    """Return where the files of a table lie; Hadoop takes no colon in a name."""
+    """Return where the files of a table lie; Hadoop takes no colon there, Delta no percent sign."""
     if table.startswith("_"):
         return table[1:]
-    return f"typed/{quote(table, safe='')}"
+    return f"typed/{quote(table, safe='').replace('%', '+')}"
 
 
 def open_lake(root: str, *, clock: Clock | None = None) -> "LakeLog":
@@ -72,6 +72,9 @@ class LakeLog:
         for name in (LOG_DIR, LOCK_DIR):
             self.disk.make_dir(name)
 
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
     def load(self) -> LakeState:
         """Return the state now; entries may be trimmed meanwhile, then it looks again."""
         for _ in range(_TRIES):
@@ -83,7 +86,7 @@ class LakeLog:
 
     def commit(self, change: Change, *, forget: Sequence[str] = ()) -> LakeState:
         """Make a change visible; one of a batch that is there already changes nothing."""
-        with closing(self._commit_lock()):
+        with self.locked("commit"):
             state = self.load()
             if state.has_batch(change):
                 return state
@@ -129,6 +132,25 @@ class LakeLog:
         with closing(lock):
             yield
 
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Wait for a lock that others hold for a short while only."""
+        deadline = self._clock.monotonic_s() + COMMIT_PATIENCE_S
+        lock = self._try_lock(name)
+        while lock is None:
+            if self._clock.monotonic_s() > deadline:
+                raise LakeConflict(f"{self.root} is locked by another {name}")
+            self._clock.sleep(0.01)
+            lock = self._try_lock(name)
+        with closing(lock):
+            yield
+
+    def _try_lock(self, name: str) -> DiskLock | None:
+        try:
+            return self.disk.lock(f"{LOCK_DIR}/{name}")
+        except DirectoryLocked:
+            return None
+
     def _load(self) -> LakeState:
         versions = self._versions()
         state = LakeState()
@@ -148,16 +170,6 @@ class LakeLog:
             file.sync_data()
         self.disk.rename(new, _entry_path(entry.version))
         self.disk.sync_dir(LOG_DIR)
-
-    def _commit_lock(self) -> DiskLock:
-        deadline = self._clock.monotonic_s() + COMMIT_PATIENCE_S
-        while True:
-            try:
-                return self.disk.lock(f"{LOCK_DIR}/commit")
-            except DirectoryLocked:
-                if self._clock.monotonic_s() > deadline:
-                    raise LakeConflict(f"{self.root} is locked by another commit") from None
-                self._clock.sleep(0.01)
 
 
 def _entry_path(version: int) -> str:

@@ -17,7 +17,7 @@ from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.lake.entry import Query
 from topics.pipeline.lake.log import CHECKPOINT_DIR, LakeLog
 from topics.pipeline.lake.write import Batch
-from topics.pipeline.offsets import parse_offsets
+from topics.pipeline.offsets import Offsets, PartState, parse_offsets
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
 
@@ -64,15 +64,25 @@ def run_query(
     """Run until all there is was read, or until it is stopped; batches are told to `run`."""
     with log.only_writer(name):
         query = _Checkpoint(log, name)
-        starting = query.prepare(recover=options.recover) or options.starting
+        known = query.prepare(recover=options.recover)
         server = Server(options.url, options.token)
+        starting = options.starting if known is None else _go_on(server, options.topics, known)
+        told: dict[str, int] = {}
 
         def on_batch(frame: "DataFrame", number: int) -> None:
-            offsets = query.offsets(number)
-            batch = Batch(query=name, query_id=query.id(), number=number, offsets=offsets)
+            places = query.places(number)
+            offsets = {part: place.next_from_seq for part, place in places.items()}
+            epochs = {part: place.epoch for part, place in places.items()}
+            batch = Batch(
+                query=name, query_id=query.id(), number=number, offsets=offsets, epochs=epochs
+            )
             rows = write(frame, batch)
             if rows:  # progress is a record, too: telling of nothing would go on for ever
-                run.step(rows=rows, batch=number, lag=_lag(server, options.topics, offsets))
+                lag = _lag(server, options.topics, offsets)
+                tables = log.load().rows()
+                news = {table: now for table, now in tables.items() if told.get(table) != now}
+                told.update(news)
+                run.step(rows=rows, batch=number, lag=lag, tables=news)
 
         frame = spark.readStream.format("topics").options(**_read_options(options, starting)).load()
         writer = frame.writeStream.foreachBatch(on_batch).queryName(f"topics-{name}")
@@ -123,10 +133,27 @@ def _read_options(options: QueryOptions, starting: str) -> dict[str, Any]:
     return given
 
 
+def _go_on(server: Server, topics: str, known: Query) -> str:
+    """Return where to go on behind the last batch; what is new, or made anew, begins at 0."""
+    places = {state.part.name: reached(state, known) for state in _states(server, topics)}
+    return msgspec.json.encode(places).decode() if places else "earliest"
+
+
+def reached(state: PartState, known: Query) -> int:
+    """Return behind which seq a part goes on; one that is new, or made anew, has all to come."""
+    name = state.part.name
+    is_same = known.epochs.get(name, state.epoch) == state.epoch
+    return known.offsets.get(name, 0) if is_same else 0
+
+
+def _states(server: Server, topics: str) -> list[PartState]:
+    patterns = [pattern.strip() for pattern in topics.split(",")]
+    return ServerCatalog(server).states(patterns, skip_missing=True)
+
+
 def _lag(server: Server, topics: str, offsets: Mapping[str, int]) -> int:
     """Count the records that a batch has not reached."""
-    patterns = [pattern.strip() for pattern in topics.split(",")]
-    states = ServerCatalog(server).states(patterns, skip_missing=True)
+    states = _states(server, topics)
     return sum(max(0, s.head_seq - offsets.get(s.part.name, 0)) for s in states)
 
 
@@ -138,12 +165,12 @@ class _Checkpoint:
         self._name = name
         self.path = f"{CHECKPOINT_DIR}/{name}"
 
-    def prepare(self, *, recover: bool) -> str | None:
-        """Refuse what does not fit the lake; return where to start if it is made anew."""
+    def prepare(self, *, recover: bool) -> Query | None:
+        """Refuse what does not fit the lake; return where it was if it is made anew."""
         known = self._log.load().queries.get(self._name)
         if recover and known is not None:
             self._set_aside(known)
-            return msgspec.json.encode(known.offsets).decode()
+            return known
         done = self._last_commit()
         if known is None and done >= 0:
             raise LakeConflict(
@@ -167,11 +194,10 @@ class _Checkpoint:
         assert found is not None, "Spark writes it before the first batch"
         return found
 
-    def offsets(self, batch: int) -> dict[str, int]:
+    def places(self, batch: int) -> Offsets:
         """Return how far a batch reaches; Spark has written it before the batch begins."""
         text = self._log.disk.read(f"{self.path}/offsets/{batch}").decode()
-        places = parse_offsets(msgspec.json.decode(text.strip().splitlines()[-1]))
-        return {name: place.next_from_seq for name, place in places.items()}
+        return parse_offsets(msgspec.json.decode(text.strip().splitlines()[-1]))
 
     def _id_or_none(self) -> str | None:
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COLUMNS: Final = {
-    RAW: ("topic", "partition", "seq", "ts", "key", "tag", "node", "meta", "data", "date"),
+    RAW: ("topic", "partition", "seq", "ts", "key", "tag", "node", "meta", "data", "epoch", "date"),
     GAPS: ("topic", "partition", "gap_from", "gap_to", "gap_reason"),
 }
 """What readers see of tables whose files hold more."""

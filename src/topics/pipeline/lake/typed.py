@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-HEAD_COLUMNS: Final = ("topic", "partition", "seq", "ts", "key", "tag", "node", "meta")
+HEAD_COLUMNS: Final = ("topic", "partition", "seq", "ts", "key", "tag", "node", "meta", "epoch")
 _BAD: Final = "__topics_corrupt__"
 
 

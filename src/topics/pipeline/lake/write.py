@@ -4,6 +4,7 @@ Keeps: the batch is read once, from the log of topics into `_raw`; typed tables 
 was just written. Nothing counts before the one commit at the end, and everything does after it.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -11,20 +12,25 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from topics.errors import OptionError
+from topics.errors import LakeConflict, OptionError, PipelineError
 from topics.pipeline.jobs.job import PIPELINE_TOPIC
-from topics.pipeline.lake.entry import Change, LakeFile, LakeState
+from topics.pipeline.lake.columns import changed_types
+from topics.pipeline.lake.entry import Change, LakeFile, LakeState, TableFormat
 from topics.pipeline.lake.files import adopt, staging
 from topics.pipeline.lake.log import GAPS, RAW, LakeLog
+from topics.pipeline.lake.publish import check_format, publish
+from topics.pipeline.lake.tables import read_files
 from topics.pipeline.lake.typed import TypedTable, infer_schema, parse, tables_of
 from topics.pipeline.schema import ROW_DDL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-RAW_DDL: Final = f"{ROW_DDL}, date date"
+RAW_DDL: Final = f"{ROW_DDL}, epoch bigint, date date"
 COMPRESSION: Final = "zstd"
+_TRIES: Final = 3
+_logger = logging.getLogger("topics.pipeline")
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -34,6 +40,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     query_id: str
     number: int
     offsets: Mapping[str, int]
+    epochs: Mapping[str, int] = {}
 
     @property
     def file_name(self) -> str:
@@ -42,8 +49,36 @@ class Batch(Struct, frozen=True, kw_only=True):
 
     def change(self) -> Change:
         return Change(
-            query=self.query, query_id=self.query_id, batch=self.number, offsets=self.offsets
+            query=self.query,
+            query_id=self.query_id,
+            batch=self.number,
+            offsets=self.offsets,
+            epochs=self.epochs,
         )
+
+
+def begin(log: LakeLog, wanted: TableFormat | None) -> None:
+    """Make the tables that every lake has, and settle its format; later runs find both."""
+    from pyspark.sql.types import StructType  # noqa: PLC0415 - on a driver
+
+    state = log.load()
+    chosen = wanted or state.format
+    check_format(chosen)
+    if chosen != state.format and state.files:
+        raise OptionError(
+            f"the tables in {log.root} are kept in {state.format.name}: the format of a lake is "
+            "chosen with its first run; make another lake"
+        )
+    schema = StructType.fromDDL(RAW_DDL)
+    assert isinstance(schema, StructType)
+    schemas = {
+        table: schema.json()
+        for table in (RAW, GAPS)
+        if table not in state.schemas or not _same(state.schemas[table][-1], schema)
+    }
+    if schemas or chosen != state.format:
+        log.commit(Change(schemas=schemas, format=chosen))
+    publish(log)
 
 
 class LakeWriter:
@@ -56,6 +91,14 @@ class LakeWriter:
 
     def write(self, frame: "DataFrame", batch: Batch) -> int:
         """Write and commit a batch; return its rows, 0 if it was committed before."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._write(frame, batch)
+            except LakeConflict as conflict:  # a compaction replaced files that it was to replace
+                _logger.info("topics: batch %d begins again: %s", batch.number, conflict)
+        return self._write(frame, batch)
+
+    def _write(self, frame: "DataFrame", batch: Batch) -> int:
         state = self._log.load()
         if state.has_batch(batch.change()):
             return 0
@@ -63,52 +106,66 @@ class LakeWriter:
         # case are two names until one is chosen.
         frame.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
         frame.sparkSession.conf.set("spark.sql.caseSensitive", "true")
-        schemas: dict[str, str] = {}
-        files = self._write_raw(frame, batch, state, schemas)
-        topics = self._staged_topics(files)
-        # What was read back has its place already: typed rows come from there.
+        files = self._write_raw(frame, batch, state)
+        raw = [file for file in files if file.table == RAW]
+        topics = sorted({_topic_of(file.path) for file in raw})
+        change = msgspec.structs.replace(batch.change(), add=tuple(files))
+        # What was written has its place already: typed rows come from there.
         for table, names in tables_of(topics, self._typed, infer=self._infer):
-            paths = [f.path for f in files if f.table == RAW and _topic_of(f.path) in names]
-            files += self._write_typed(frame, batch, state, schemas, table, paths)
-        change = msgspec.structs.replace(batch.change(), add=tuple(files), schemas=schemas)
+            of_table = [file for file in raw if _topic_of(file.path) in names]
+            change = self._write_typed(frame.sparkSession, batch, state, change, table, of_table)
         self._log.commit(change)
-        return sum(file.rows for file in files if file.table == RAW)
+        publish(self._log, change)
+        return sum(file.rows for file in raw)
 
-    def _write_raw(
-        self, frame: "DataFrame", batch: Batch, state: LakeState, schemas: dict[str, str]
-    ) -> list[LakeFile]:
+    def _write_raw(self, frame: "DataFrame", batch: Batch, state: LakeState) -> list[LakeFile]:
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark's custom; on a driver
-        from pyspark.sql.types import StructType  # noqa: PLC0415
 
-        rows = frame.where(F.col("topic") != PIPELINE_TOPIC).withColumn("date", F.to_date("ts"))
+        rows = frame.where(F.col("topic") != PIPELINE_TOPIC)
+        rows = rows.withColumn("epoch", F.when(F.col("seq").isNotNull(), epoch_of(batch.epochs)))
+        rows = rows.withColumn("date", F.to_date("ts"))
         save(rows, self._log, batch.query, RAW)
-        for table in (RAW, GAPS):
-            if table not in state.schemas:
-                schemas[table] = StructType.fromDDL(RAW_DDL).json()
-        return adopt(self._log, batch.query, RAW, name=batch.file_name, schema=0)
+        schema = len(state.schemas[RAW]) - 1
+        return adopt(self._log, batch.query, RAW, name=batch.file_name, schema=schema)
 
     def _write_typed(
         self,
-        frame: "DataFrame",
+        spark: "SparkSession",
         batch: Batch,
         state: LakeState,
-        schemas: dict[str, str],
+        change: Change,
         table: TypedTable,
-        paths: Sequence[str],
-    ) -> list[LakeFile]:
-        reader = frame.sparkSession.read.schema(RAW_DDL)
-        base = f"{self._log.root}/raw"
-        rows = reader.option("basePath", base).parquet(*[f"{self._log.root}/{p}" for p in paths])
-        schema = self._schema(rows, table, state)
-        typed = parse(rows, schema)
-        versions = state.schemas.get(table.table, ())
-        version = len(versions) - 1
-        if not versions or not _same(versions[-1], typed.schema):
-            schemas[table.table] = typed.schema.json()
-            version += 1
-        save(typed, self._log, batch.query, table.table)
-        name = batch.file_name
-        return adopt(self._log, batch.query, table.table, name=name, schema=version)
+        raw: Sequence[LakeFile],
+    ) -> Change:
+        """Stage the rows of a typed table; return the change with them in it."""
+        reader = spark.read.schema(RAW_DDL).option("basePath", f"{self._log.root}/raw")
+        rows = reader.parquet(*[f"{self._log.root}/{file.path}" for file in raw])
+        typed = parse(rows, self._schema(rows, table, state))
+        name, schema = table.table, typed.schema
+        versions = state.schemas.get(name, ())
+        is_new = not versions or not _same(versions[-1], schema)
+        replaced = self._unreadable(state, name, schema) if is_new else []
+        if replaced:
+            before = read_files(spark, self._log, state, replaced, table=name)
+            typed = typed.unionByName(before.to(schema))
+        save(typed, self._log, batch.query, name)
+        version = len(versions) - (not is_new)
+        made = adopt(self._log, batch.query, name, name=batch.file_name, schema=version)
+        check_rows(name, [*raw, *replaced], made)
+        return msgspec.structs.replace(
+            change,
+            add=(*change.add, *made),
+            remove=(*change.remove, *(file.path for file in replaced)),
+            schemas={**change.schemas, name: schema.json()} if is_new else change.schemas,
+        )
+
+    def _unreadable(self, state: LakeState, table: str, schema: "StructType") -> list[LakeFile]:
+        """Return the files that others could not read by a new schema: they are written anew."""
+        if state.format.name == "parquet" or table not in state.schemas:
+            return []
+        known = msgspec.json.decode(state.schemas[table][-1])["fields"]
+        wanted = msgspec.json.decode(schema.json())["fields"]
+        return state.files_of(table) if changed_types(known, wanted) else []
 
     def _schema(self, rows: "DataFrame", table: TypedTable, state: LakeState) -> "StructType":
         """Return what payloads are read as: what the table has, and what this batch adds."""
@@ -120,9 +177,6 @@ class LakeWriter:
         if not isinstance(found, StructType):
             raise OptionError(f"the schema of {table.table} names no columns: {table.schema}")
         return widen(value_schema(state, table.table), found)
-
-    def _staged_topics(self, files: Sequence[LakeFile]) -> list[str]:
-        return sorted({_topic_of(file.path) for file in files if file.table == RAW})
 
 
 def value_schema(state: LakeState, table: str) -> "StructType":
@@ -140,8 +194,25 @@ def value_schema(state: LakeState, table: str) -> "StructType":
     return value
 
 
+def epoch_of(epochs: Mapping[str, int]) -> "Column":
+    """Tell the life of the topic that a row is of, by the part it comes from."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
+
+    known = F.from_json(F.lit(msgspec.json.encode(epochs).decode()), "map<string, bigint>")
+    part = F.concat_ws("-", "topic", "partition")  # a topic that has partitions is no part itself
+    return F.coalesce(F.try_element_at(known, F.col("topic")), F.try_element_at(known, part))
+
+
+def check_rows(table: str, given: Sequence[LakeFile], made: Sequence[LakeFile]) -> None:
+    expected, found = sum(f.rows for f in given), sum(f.rows for f in made)
+    if expected != found:
+        raise PipelineError(f"{table} should get {expected} rows, and got {found}: not committed")
+
+
 def save(rows: "DataFrame", log: LakeLog, query: str, table: str) -> None:
     """Stage the rows of a table."""
+    # Readers other than Spark know no INT96, which is its default.
+    rows.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     writer = rows.write.mode("overwrite").partitionBy("topic", "date")
     target = f"{log.root}/{staging(query, table)}"
     writer.option("compression", COMPRESSION).parquet(target)

@@ -44,6 +44,20 @@ class DiskLock(Protocol):
     def close(self) -> None: ...
 
 
+class ReadableDisk(Protocol):
+    """What it takes to read; a copy in an object store can do that, too."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def map(self, path: str) -> memoryview: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]: ...
+
+    def location(self, path: str) -> str | None: ...
+
+
 class Disk(Protocol):
     """The files below one root directory."""
 

@@ -15,7 +15,7 @@ from topics.errors import CorruptData, UnknownFormat
 from topics.kernel import xxh3_64
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
-from topics.storage.disk.disk import Disk
+from topics.storage.disk.disk import Disk, ReadableDisk
 
 MAGIC = b"TPSN"
 VERSION = 1
@@ -174,13 +174,13 @@ def decode_snapshot(content: bytes, *, name: str) -> Snapshot:
     return _DECODER.decode(body)
 
 
-def list_snapshots(disk: Disk) -> list[int]:
+def list_snapshots(disk: ReadableDisk) -> list[int]:
     """Return the numbers of the snapshots there are, newest first."""
     numbers = map(paths.parse_snapshot_name, disk.list(paths.META_DIR))
     return sorted((n for n in numbers if n is not None), reverse=True)
 
 
-def load_newest_snapshot(disk: Disk) -> tuple[int, Snapshot] | None:
+def load_newest_snapshot(disk: ReadableDisk) -> tuple[int, Snapshot] | None:
     """Load the newest whole snapshot; one damaged snapshot is made good by the one before it."""
     damage: CorruptData | None = None
     for number in list_snapshots(disk):
