@@ -215,15 +215,17 @@ def until_no_stream(writer: Topics) -> None:
 def test_closing_from_another_thread_ends_the_loop_at_once(writer: Topics) -> None:
     name = fresh()
     writer.append(name, numbers(1))
-    watch = writer.watch({name: 0})
+    watch = writer.watch({name: 0}, heartbeat_ms=60_000)  # no heartbeat wakes it
     assert len(seen(watch, 2)) == 2
     assert streams(writer) == 1
     ended: list[WatchItem] = []
     waiter = threading.Thread(target=lambda: ended.extend(watch))
     waiter.start()
+    start_s = time.monotonic()
     watch.close()
     waiter.join(DEADLINE_S)
     assert not waiter.is_alive()
+    assert time.monotonic() - start_s < DEADLINE_S
     assert ended == []
     until_no_stream(writer)
     assert list(watch) == []
@@ -238,6 +240,26 @@ def test_closing_the_client_ends_its_watches(server: ServerProcess, writer: Topi
     threading.Timer(0.05, client.close).start()
     with pytest.raises(Closed):
         next(watch)
+    until_no_stream(writer)
+
+
+def test_closing_an_awaited_client_ends_its_watches(server: ServerProcess, writer: Topics) -> None:
+    name = fresh()
+    writer.append(name, numbers(1))
+
+    async def read() -> None:
+        client = AsyncTopics(server.url, token="all-of-it")
+        watch = client.watch({name: 0}, heartbeat_ms=60_000)
+        for _ in range(2):
+            await anext(watch)
+        waiting = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(0)
+        await client.close()
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(Closed):
+                await waiting
+
+    asyncio.run(read())
     until_no_stream(writer)
 
 
