@@ -67,19 +67,7 @@ def pack_ranges(
 
 
 def count_lines(part: LineRange) -> int:
-    return sum(_count(window) for window in _windows(part))
-
-
-def _count(window: Buffer) -> int:
-    """Count lines that are not blank; a window in which none looks blank needs no list of them."""
-    content = np.frombuffer(window, dtype=np.uint8)
-    is_end = content == _NEWLINE
-    may_be_blank = content[0] <= _BLANKS[0] or bool(
-        np.any(is_end[:-1] & (content[1:] <= _BLANKS[0]))
-    )
-    if may_be_blank:
-        return len(_offsets(window)) - 1
-    return int(np.count_nonzero(is_end)) + int(not is_end[-1])
+    return sum(len(_offsets(window)) - 1 for window in _windows(part))
 
 
 def read_lines(part: LineRange, *, ts: int) -> Iterator[Columns]:
