@@ -54,7 +54,7 @@ torture: setup ## power cuts and kills until you stop it; prints its seed
 torture-pipeline: setup ## kill -9 of driver, worker and server under two streams, twenty times; prints its seed
 	$(BIN)/python -m tests.torture_pipeline
 
-cluster: setup ## the tests of the pipeline on a standalone Spark cluster: a master, two workers, loopback
+cluster: setup ## the tests of the pipeline, spark-submit, a shipped package and Connect on a Spark cluster of two workers
 	$(BIN)/python -m tests.cluster
 
 bench: setup ## the server beside Redis, NATS, nginx and ASGI servers, as ratios in one run

@@ -19,7 +19,7 @@ from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page, Record, Tombstone
 from topics.model.queues import Acked, Claimed, Extended, Job, Nacked, QueueState
-from topics.model.stream import CaughtUp, TypedRecord
+from topics.model.stream import CaughtUp, TopicDeleted, TypedRecord
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 
@@ -47,6 +47,7 @@ __all__ = [
     "ServerConfig",
     "Tombstone",
     "TopicConfig",
+    "TopicDeleted",
     "TopicState",
     "Topics",
     "TopicsError",

@@ -486,6 +486,10 @@ class DiskFailed(StorageError):
 class DiskFull(DiskFailed):
     """There is no room left on the device."""
 
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"reason": "disk_full"}
+
 
 class FileMissing(DiskFailed):
     """A file that should be there is not."""

@@ -26,11 +26,14 @@ print([name for name in bad if name in sys.modules])
 OF_A_DIRECTORY = {"sync", "checkpoint", "sync_askers"}
 """What only somebody who has the directory open can do."""
 OF_A_SERVER = {
-    "health", "ready", "metrics", "ticket",
+    "health", "ready", "metrics", "ticket", "watch",
     "manifest", "renew_pin", "release_pin", "read_range",
     "begin_upload", "attach", "abandon_upload", "compact",
 }  # fmt: skip
-"""What there is only of a server, and bulk work for those who have not the directory."""
+"""What there is only of a server, and bulk work for those who have not the directory.
+
+A watch saves connections, of which a log in the same process has none: there each topic is read by
+a `tail` of its own, or many together by a consumer."""
 OTHER_ARGUMENTS = {"backup"}
 """Of a server it has a name in the folder that its operator chose, and may time out."""
 

@@ -1,7 +1,7 @@
 """The whole API: every route of the server is a call of the clients, or is left to others."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +14,12 @@ from topics.client import AsyncTopics, Topics
 from topics.client.failures import _MAKE
 from topics.client.request import Request
 from topics.errors import PinNotFound, TopicsError, UploadNotFound
+
+
+def _watched(client: AnyLog) -> Any:  # noqa: ANN401 - an item, or one to await
+    watch = client.watch(["t"])
+    return anext(watch) if isinstance(watch, AsyncIterator) else next(watch)
+
 
 CALLS: dict[str, Callable[[AnyLog], Any]] = {
     "GET /v0/topics": lambda c: c.topics(),
@@ -49,6 +55,7 @@ CALLS: dict[str, Callable[[AnyLog], Any]] = {
     "POST /v0/groups/{group}/commit": lambda c: c.commit("g", {"t": {0: 1}}),
     "POST /v0/groups/{group}/poll": lambda c: c.poll("g", member="m", generation=1),
     "POST /v0/groups/{group}/seek": lambda c: c.seek("g", to="earliest"),
+    "POST /v0/watch": _watched,
     "POST /v0/tickets": lambda c: c.ticket(),
     "POST /v0/backups/{backup}": lambda c: c.backup("b"),
     "GET /v0/metrics": lambda c: c.metrics(),
@@ -57,8 +64,7 @@ CALLS: dict[str, Callable[[AnyLog], Any]] = {
 }
 LEFT_OUT = {
     "GET /v0/topics/{topic}/work": "for browsers: a worker claims, and waits for jobs by a read",
-    "POST /v0/watch": "for browsers: a tail, or a consumer of many topics, goes on by reads",
-    "GET /v0/watch/{wid}": "the stream of a watch",
+    "GET /v0/watch/{wid}": "the second request of `watch`: test_watch.py reads what it brings",
     "GET /v0/ws": "for browsers: the same as a watch, and appends",
     "GET /healthz": "another name of /v0/health, for probes",
     "GET /readyz": "another name of /v0/ready, for probes",

@@ -23,12 +23,16 @@ WORKERS = 2
 
 
 class Standalone:
-    """A running cluster; `environment` is for drivers that use it."""
+    """A running cluster; `environment` is for drivers that use it.
 
-    def __init__(self, folder: Path) -> None:
+    Its executors find the package and the tests where we do, unless they are to be `bare`.
+    """
+
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
         self._folder = folder
+        self._executor_path = "" if bare else f"{ROOT / 'src'}:{ROOT}"
         self._children: list[subprocess.Popen[bytes]] = []
-        self.port = _free_port()
+        self.port = free_port()
         self._write_settings()
         self.environment = {
             **os.environ,
@@ -73,9 +77,6 @@ class Standalone:
                 child.kill()
                 child.wait()
 
-    def worker_pids(self) -> list[int]:
-        return [child.pid for child in self._children[1:]]
-
     def _write_settings(self) -> None:
         conf = self._folder / "conf"
         conf.mkdir(parents=True, mode=0o700)
@@ -86,7 +87,7 @@ class Standalone:
             f"spark.authenticate.secret {secrets.token_hex(16)}\n"
             "spark.master.rest.enabled false\n"
             "spark.ui.enabled false\n"
-            f"spark.executorEnv.PYTHONPATH {ROOT / 'src'}:{ROOT}\n"
+            f"spark.executorEnv.PYTHONPATH {self._executor_path}\n"
             "spark.executor.memory 1g\n"
         )
 
@@ -111,7 +112,7 @@ class Standalone:
             time.sleep(0.2)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -3,6 +3,8 @@
 Promise under test: a loaded topic is there whole or not at all, and nothing else of it is left.
 """
 
+from collections.abc import Callable
+
 import pytest
 from tests.crash.scenarios import tiny
 
@@ -67,15 +69,22 @@ def check(log: Log, disk: Disk) -> bool:
     return there
 
 
+def record(disks: Disks, run: Callable[[Disk, Disk], object]) -> list[Disks]:
+    """Run on disks that are kept as they were before every call, and as they are at the end."""
+    cuts: list[Disks] = []
+    hooks = Hooks(lambda: cuts.append(disks.copy()), lambda: None)
+    run(RecordingDisk(disks.hot, hooks), RecordingDisk(disks.cold, hooks))
+    cuts.append(disks.copy())
+    return cuts
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("wal_shards", [1, 2])
 def test_a_load_may_be_cut_at_every_call(wal_shards: int) -> None:
-    disks = Disks(HostileDisk(), HostileDisk())
-    cuts: list[Disks] = []
-    hooks = Hooks(lambda: cuts.append(disks.copy()), lambda: None)
-    hot, cold = RecordingDisk(disks.hot, hooks), RecordingDisk(disks.cold, hooks)
-    work(open_log(hot, cold, wal_shards=wal_shards), hot)
-    cuts.append(disks.copy())
+    cuts = record(
+        Disks(HostileDisk(), HostileDisk()),
+        lambda hot, cold: work(open_log(hot, cold, wal_shards=wal_shards), hot),
+    )
     assert len(cuts) >= 90, "the sweep has shrunk"
     for seed in SEEDS:
         was_there = False
@@ -94,6 +103,30 @@ def test_a_load_may_be_cut_at_every_call(wal_shards: int) -> None:
                 again = crashed.power_cut(0)
                 assert check(open_log(*again, wal_shards=wal_shards), again.hot)
         assert was_there
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("seed", [0, 5, KILL])
+def test_the_start_after_a_cut_load_may_be_cut_at_every_call(seed: int) -> None:
+    cuts = record(
+        Disks(HostileDisk(), HostileDisk()),
+        lambda hot, cold: load(open_log(hot, cold, wal_shards=1), hot),
+    )
+    starts = 0
+    for number, cut in enumerate(cuts):
+        crashed = cut.kill() if seed == KILL else cut.power_cut(seed)
+        whole = crashed.copy()
+        there = check(open_log(*whole, wal_shards=1), whole.hot)
+        for call, inner in enumerate(
+            record(crashed, lambda hot, cold: open_log(hot, cold, wal_shards=1))
+        ):
+            for again in (inner.copy().kill(), inner.copy().power_cut(number)):
+                with told(f"load cut at call {number}, its start at call {call}"):
+                    found = check(open_log(*again, wal_shards=1), again.hot)
+                    if found is not there:
+                        raise Violation("a start that was cut changed what there is")
+                    starts += 1
+    assert starts > 500, "the sweep has shrunk"
 
 
 @pytest.mark.crash

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,9 @@ COMMANDS = [
     ["lake", "compact"],
     ["rollup", "--once"],
     ["sql", "-e", "SELECT 1"],
+    ["audit"],
+    ["bulk-load", "orders", "in.jsonl"],
+    ["replay", "into", "--topic", "orders", "--name", "fix"],
     ["run"],
     ["audit", "--path", "/nowhere"],
     ["bulk-load", "x", "/nowhere"],
@@ -54,7 +58,7 @@ def run(
         env=environment(**changes),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -72,6 +76,40 @@ def test_without_java_a_command_says_so_in_one_line(command: list[str], tmp_path
     (line,) = done.stderr.splitlines()
     assert "Spark needs Java 17" in line
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_home_of_java_without_java_is_named(tmp_path: Path) -> None:
+    done = run("pipeline", "audit", JAVA_HOME=str(tmp_path / "jre"))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"there is no `{tmp_path}/jre/bin/java`" in line
+
+
+def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> None:
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    done = run("pipeline", "audit", JAVA_HOME=str(tmp_path))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f'{java} is openjdk version "11.0.2"' in line
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs")
+def test_a_python_that_workers_lack_is_named() -> None:
+    done = run("pipeline", "sql", "-e", "SELECT 1", PYSPARK_PYTHON="/nowhere/python")
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert "a Spark worker cannot run topics" in line
+    assert 'Cannot run program "/nowhere/python"' in line
+
+
+def test_compaction_of_cold_segments_needs_neither_java_nor_pyspark(feed: Feed) -> None:
+    flags = ["--url", feed.url, "--dry-run", "--json"]
+    done = run("pipeline", "compact-cold", *flags, code=WITHOUT_PYSPARK, PATH="")
+    assert json.loads(done.stdout)["state"] == "done", done.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

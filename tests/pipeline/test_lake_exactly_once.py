@@ -95,3 +95,15 @@ def test_a_driver_that_is_killed_between_batches_leaves_a_lake_that_is_exact(
     assert len(reached) < 600, "it was killed before its end"
     lake.run()
     assert lake.seqs() == lake.seqs(feed.topic) == list(range(1, 601))
+
+
+def test_executors_that_lack_the_lake_are_refused_before_a_batch_counts(
+    lake: Lake, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.number(60)
+    with monkeypatch.context() as patch:
+        patch.setattr("topics.pipeline.lake.query.LOG_DIR", "elsewhere")  # as if on another machine
+        with pytest.raises(PipelineError, match=r"/elsewhere is not there on .* executors share"):
+            lake.run()
+    assert lake.run().rows == 60
+    assert lake.seqs() == list(range(1, 61))

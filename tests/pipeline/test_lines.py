@@ -9,7 +9,7 @@ from hypothesis.strategies import integers, lists, sampled_from
 from topics.errors import OptionError
 from topics.kernel import Columns
 from topics.pipeline import lines
-from topics.pipeline.lines import LineRange, count_lines, plan_ranges, read_lines
+from topics.pipeline.lines import LineRange, count_lines, pack_ranges, plan_ranges, read_lines
 
 
 def texts(columns: Columns) -> list[str]:
@@ -37,6 +37,14 @@ def test_ranges_hold_every_line_once_and_in_order(
         read = [[t for c in read_lines(part, ts=1) for t in texts(c)] for part in ranges]
         assert [count_lines(part) for part in ranges] == [len(part) for part in read]
     assert [text for part in read for text in part] == [t.strip() for t in found if t.strip()]
+
+
+def test_small_files_share_a_task_and_stay_in_order() -> None:
+    ranges = [LineRange(f"/in/{n}.jsonl", 0, size) for n, size in enumerate([10, 90, 30, 100, 5])]
+    packed = pack_ranges(ranges, size=100)
+    assert [part for task in packed for part in task] == ranges
+    assert [sum(part.stop for part in task) for task in packed] == [100, 130, 5]
+    assert pack_ranges([]) == []
 
 
 def test_files_of_a_folder_go_by_name_and_only_plain_ones_are_taken(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, near: str)
         source(**{name: "x"})
 
 
+@pytest.mark.parametrize("name", ["path", "sharedPath"])
+def test_a_path_that_executors_read_otherwise_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"`{name}` must be absolute"):
+        source(**{name: "data"})
+
+
 def test_what_spark_adds_by_itself_is_no_unknown_option() -> None:
     assert sink(checkpointLocation="/tmp/x", queryName="q").topic == "orders"
 

@@ -15,10 +15,13 @@ from topics.client import calls, group_calls
 from topics.client.async_bulk import AsyncBulkFace
 from topics.client.async_groups import AsyncGroupsFace
 from topics.client.async_transport import AsyncTransport
+from topics.client.async_watch import AsyncWatch
 from topics.client.replies import Health, Ready
 from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
+from topics.client.watch_flow import Patience, follow
+from topics.client.watching import Wanted, Watching, starts_of
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
 from topics.handles.async_face import AsyncHandlesFace
@@ -32,6 +35,7 @@ from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
+from topics.model.watch import WATCH_HEARTBEAT_MS
 
 T = TypeVar("T")
 
@@ -169,6 +173,38 @@ class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace):
             wait_ms=request.wait_ms,
         )
         return await self._call(call, retry_for_s=math.inf if request.patient else None)
+
+    def watch(
+        self,
+        topics: Mapping[str, int | None] | Sequence[str],
+        *,
+        limit: int = DEFAULT_LIMIT,
+        node: str | Sequence[str] = (),
+        match: object = None,
+        until_caught_up: bool = False,
+        heartbeat_ms: int = WATCH_HEARTBEAT_MS,
+    ) -> AsyncWatch:
+        """Follow many topics live over one connection that comes back by itself.
+
+        `topics` are names and patterns (`orders.*`), with the seq to begin after, or None for what
+        comes; a list is for what comes.
+        """
+        wanted = Wanted(
+            starts=starts_of(topics),
+            limit=limit,
+            node=node,
+            match=match,
+            until_caught_up=until_caught_up,
+            heartbeat_ms=heartbeat_ms,
+        )
+        settings = self._settings
+        patience = Patience(
+            timeout_s=settings.timeout_s,
+            start_s=settings.retry_for_s,
+            away_s=settings.retry_for_s if until_caught_up else math.inf,
+        )
+        steps = follow(Watching(wanted), patience, clock=self._clock, random=self._random)
+        return AsyncWatch(steps, self._transport, timeout_s=settings.timeout_s)
 
     async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""

@@ -1,8 +1,10 @@
 """Requests over asyncio streams, with connections that are kept and used again."""
 
 import asyncio
+import weakref
 from typing import Final
 
+from topics.client.async_stream import AsyncStream
 from topics.client.http1 import Wire
 from topics.client.request import Request, Response
 from topics.client.settings import ClientSettings
@@ -35,6 +37,7 @@ class AsyncTransport:
         self._settings = settings
         self._clock = clock
         self._resting: list[_Connection] = []
+        self._streams: weakref.WeakSet[AsyncStream] = weakref.WeakSet()
         self._closed = False
 
     async def send(self, request: Request, timeout_s: float) -> Response:
@@ -55,11 +58,40 @@ class AsyncTransport:
         self._give_back(connection)
         return response
 
+    async def open_stream(self, request: Request, timeout_s: float) -> AsyncStream | Response:
+        """Return a stream of events on a connection of its own, or why there is none."""
+        self._check_open()
+        connection = await self._connect(timeout_s)
+        stream = AsyncStream(connection.reader, connection.writer, connection.wire)
+        self._streams.add(stream)
+        try:
+            self._check_open()
+            async with asyncio.timeout(timeout_s):
+                connection.writer.write(connection.wire.encode(request))
+                await connection.writer.drain()
+                while not connection.wire.is_stream:
+                    response = await stream.receive()
+                    if response is not None and not connection.wire.is_stream:
+                        stream.close()
+                        return response
+        except OSError as error:  # TimeoutError is one
+            stream.close()
+            reason = str(error) or "timed out"
+            raise Unreachable(
+                f"no answer from {self._settings.url}: {reason}", sent=True
+            ) from error
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
     async def close(self) -> None:
         self._closed = True
         resting, self._resting = self._resting, []
         for connection in resting:
             connection.close()
+        for stream in list(self._streams):
+            stream.close()
         await asyncio.sleep(0)  # the transports let go of their sockets in the next turn
 
     async def _exchange(self, connection: _Connection, request: Request) -> Response:
@@ -72,8 +104,7 @@ class AsyncTransport:
 
     def _take(self) -> _Connection | None:
         """Return a connection that rests and is still good."""
-        if self._closed:
-            raise Closed("the client is closed")
+        self._check_open()
         while self._resting:
             connection = self._resting.pop()
             rested_s = self._clock.monotonic_s() - connection.since_s
@@ -81,6 +112,10 @@ class AsyncTransport:
                 return connection
             connection.close()
         return None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed")
 
     def _give_back(self, connection: _Connection) -> None:
         connection.since_s = self._clock.monotonic_s()

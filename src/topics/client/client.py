@@ -18,6 +18,9 @@ from topics.client.request import Call, Flow, Response
 from topics.client.retry import Pause, Send, attempt
 from topics.client.settings import ClientSettings
 from topics.client.sync_transport import SyncTransport
+from topics.client.watch import Watch
+from topics.client.watch_flow import Patience, follow
+from topics.client.watching import Wanted, Watching, starts_of
 from topics.clock import Clock, SystemClock
 from topics.errors import Unreachable
 from topics.handles.face import HandlesFace
@@ -31,6 +34,7 @@ from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
+from topics.model.watch import WATCH_HEARTBEAT_MS
 
 T = TypeVar("T")
 
@@ -168,6 +172,38 @@ class Topics(GroupsFace, BulkFace, HandlesFace):
             wait_ms=request.wait_ms,
         )
         return self._call(call, retry_for_s=math.inf if request.patient else None)
+
+    def watch(
+        self,
+        topics: Mapping[str, int | None] | Sequence[str],
+        *,
+        limit: int = DEFAULT_LIMIT,
+        node: str | Sequence[str] = (),
+        match: object = None,
+        until_caught_up: bool = False,
+        heartbeat_ms: int = WATCH_HEARTBEAT_MS,
+    ) -> Watch:
+        """Follow many topics live over one connection that comes back by itself.
+
+        `topics` are names and patterns (`orders.*`), with the seq to begin after, or None for what
+        comes; a list is for what comes.
+        """
+        wanted = Wanted(
+            starts=starts_of(topics),
+            limit=limit,
+            node=node,
+            match=match,
+            until_caught_up=until_caught_up,
+            heartbeat_ms=heartbeat_ms,
+        )
+        settings = self._settings
+        patience = Patience(
+            timeout_s=settings.timeout_s,
+            start_s=settings.retry_for_s,
+            away_s=settings.retry_for_s if until_caught_up else math.inf,
+        )
+        steps = follow(Watching(wanted), patience, clock=self._clock, random=self._random)
+        return Watch(steps, self._transport, timeout_s=settings.timeout_s)
 
     def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""

@@ -40,6 +40,12 @@ def failure_of(response: Response, *, name: str) -> TopicsError | None:
     return make(failure, name)
 
 
+def error_of(code: str, message: str, detail: dict[str, Any], *, name: str) -> TopicsError:
+    """Return the error that a stream tells in the middle of it."""
+    make = _MAKE.get(code) or _plain(TopicsError)
+    return make(_Failure(code, message, detail), name)
+
+
 def _partly_written(failure: _Failure, name: str, make: Make) -> TopicsError:
     """Make the error of a write that some partitions have: the answer is that of its cause."""
     cause = msgspec.structs.replace(failure, message=failure.message.partition("; partitions ")[0])
@@ -100,6 +106,8 @@ def _not_ready(failure: _Failure, _: str) -> TopicsError:
 
 
 def _internal(failure: _Failure, _: str) -> TopicsError:
+    if failure.detail.get("reason") == "disk_full":
+        return errors.DiskFull(failure.message)
     segment = failure.detail.get("segment")
     if segment is None:
         return TopicsError(failure.message)

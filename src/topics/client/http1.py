@@ -17,12 +17,15 @@ class Wire:
         self._prefix = prefix
         self._connection = h11.Connection(h11.CLIENT)
         self._status = 0
+        self._content_type = b""
         self._retry_after_s: float | None = None
         self._body: list[bytes] = []
 
     def encode(self, request: Request) -> bytes:
         """Return the bytes of a request; the connection must be `reusable` or new."""
         headers = [*self._headers, ("Accept", request.accept)]
+        if request.last_event_id is not None:
+            headers.append(("Last-Event-ID", request.last_event_id))
         if request.body is not None:
             headers.append(("Content-Type", "application/json"))
             headers.append(("Content-Length", str(len(request.body))))
@@ -47,6 +50,16 @@ class Wire:
             raise Unreachable(f"no answer from the server: {reason}", sent=True) from error
 
     @property
+    def is_stream(self) -> bool:
+        """Tell whether the head of an answer has come that is a stream of events."""
+        return 200 <= self._status < 300 and self._content_type.startswith(b"text/event-stream")
+
+    def drain(self) -> bytes:
+        """Take what has come of the body: of a stream, which is never whole."""
+        body, self._body = b"".join(self._body), []
+        return body
+
+    @property
     def reusable(self) -> bool:
         """Tell whether another request may follow."""
         return self._connection.our_state is h11.IDLE
@@ -59,6 +72,7 @@ class Wire:
             if isinstance(event, h11.Response):
                 self._status = event.status_code
                 self._retry_after_s = _retry_after_s(event)
+                self._content_type = _header(event, b"content-type") or b""
             elif isinstance(event, h11.Data):
                 self._body.append(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage):
@@ -67,14 +81,19 @@ class Wire:
                 raise Unreachable("the server closed the connection without an answer", sent=True)
 
     def _finish(self) -> Response:
-        body, self._body = b"".join(self._body), []
+        body = self.drain()
         if self._connection.our_state is h11.DONE and self._connection.their_state is h11.DONE:
             self._connection.start_next_cycle()
         return Response(status=self._status, retry_after_s=self._retry_after_s, body=body)
 
 
 def _retry_after_s(event: h11.Response) -> float | None:
+    value = _header(event, b"retry-after")
+    return float(value) if value is not None and value.isdigit() else None
+
+
+def _header(event: h11.Response, wanted: bytes) -> bytes | None:
     for name, value in event.headers:
-        if name == b"retry-after" and value.isdigit():
-            return float(value)
+        if name == wanted:
+            return bytes(value)
     return None

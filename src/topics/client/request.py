@@ -15,6 +15,7 @@ class Request(Struct, frozen=True, kw_only=True):
     path: str
     body: bytes | None = None
     accept: str = "application/json"
+    last_event_id: str | None = None
 
 
 class Response(Struct, frozen=True, kw_only=True):

@@ -3,11 +3,13 @@
 import select
 import socket
 import threading
+import weakref
 from typing import Final
 
 from topics.client.http1 import Wire
 from topics.client.request import Request, Response
 from topics.client.settings import ClientSettings
+from topics.client.sync_stream import SyncStream
 from topics.clock import Clock
 from topics.errors import Closed, Unreachable
 
@@ -32,6 +34,7 @@ class SyncTransport:
         self._clock = clock
         self._lock = threading.Lock()
         self._resting: list[_Connection] = []
+        self._streams: weakref.WeakSet[SyncStream] = weakref.WeakSet()
         self._closed = False
 
     def send(self, request: Request, timeout_s: float) -> Response:
@@ -49,12 +52,43 @@ class SyncTransport:
         self._give_back(connection)
         return response
 
+    def open_stream(self, request: Request, timeout_s: float) -> SyncStream | Response:
+        """Return a stream of events on a connection of its own, or why there is none."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
+        self._check_open()
+        connection = self._connect(timeout_s)
+        stream = SyncStream(connection.socket, connection.wire)
+        try:
+            with self._lock:
+                self._streams.add(stream)
+            self._check_open()
+            connection.socket.sendall(connection.wire.encode(request))
+            while not connection.wire.is_stream:
+                response = stream.receive(self._left_s(deadline_s))
+                if response is not None and not connection.wire.is_stream:
+                    stream.close()
+                    return response
+        except OSError as error:
+            stream.close()
+            raise Unreachable(f"no answer from {self._settings.url}: {error}", sent=True) from error
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
     def close(self) -> None:
         with self._lock:
             self._closed = True
             resting, self._resting = self._resting, []
+            streams = list(self._streams)
         for connection in resting:
             connection.socket.close()
+        for stream in streams:
+            stream.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the client is closed")
 
     def _exchange(self, connection: _Connection, request: Request, deadline_s: float) -> Response:
         sock = connection.socket
@@ -76,8 +110,7 @@ class SyncTransport:
         """Return a connection that rests and is still good."""
         while True:
             with self._lock:
-                if self._closed:
-                    raise Closed("the client is closed")
+                self._check_open()
                 if not self._resting:
                     return None
                 connection = self._resting.pop()

@@ -1,18 +1,19 @@
 """Uploads: segments that others build, and that become a new topic in one step.
 
     begin: take an id, durably → a directory for the files
-    attach: judge every byte → sync → rename into place → sync → one batch on the WAL
+    attach: rename into place → judge every byte → sync → one batch on the WAL
 
 Owns the table of uploads, which lives in memory, and the directory `uploads/`.
-Keeps: before that batch is synced there is no topic, after it there is the whole one. Files that
-the WAL does not speak for go with the next start: a staged one with `uploads/`, a renamed one
+Keeps: before that batch is synced there is no topic, after it there is the whole one. What was
+judged is out of the reach of builders, of which one may still run that was taken for dead. Files
+that the WAL does not speak for go with the next start: a staged one with `uploads/`, a renamed one
 because no topic has its id. An id is given once, so old frames fit no later topic.
 Reference: docs/reference/uploads.md.
 """
 
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from topics.clock import Clock
@@ -21,7 +22,7 @@ from topics.engine.attach import check_order, check_segment, check_times
 from topics.engine.stores import Stores
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
-from topics.errors import LimitReached, RequestError, UploadNotFound
+from topics.errors import FileMissing, LimitReached, RequestError, UploadNotFound
 from topics.limits import MAX_UPLOADS, UPLOAD_MS, check_topic_name
 from topics.model.topic_config import TopicConfig
 from topics.model.uploads import BuiltSegment, UploadState
@@ -103,13 +104,16 @@ class Uploads:
         upload = self._take(upload_id, owner)
         try:
             self._check(upload, segments)
+            self._claim(upload, segments)
+            self._judge(upload, segments)
             topic = self._registry.attach(
                 upload.topic_id,
                 upload.name,
                 config=upload.config,
-                build=lambda: self._move(upload, segments),
+                build=lambda: self._build(upload, segments),
             )
         except (RequestError, LimitReached):
+            self._give_back(upload, segments)
             with self._lock:
                 self._by_id[upload.id] = upload
             raise
@@ -147,32 +151,43 @@ class Uploads:
         size = sum(segment.bytes for segment in segments)
         if maximum and self._registry.total_bytes() + size > maximum:
             raise LimitReached("max_total_bytes", maximum)
+
+    def _claim(self, upload: Upload, segments: Sequence[BuiltSegment]) -> None:
+        """Move the files to where only the engine writes."""
+        directory = paths.topic_dir(upload.topic_id)
+        self._disk.make_dir(directory)
+        for name in _names(segments):
+            try:
+                self._disk.rename(f"{upload.directory}/{name}", f"{directory}/{name}")
+            except FileMissing:
+                raise RequestError(f"{upload.directory}/{name} is not there") from None
+
+    def _give_back(self, upload: Upload, segments: Sequence[BuiltSegment]) -> None:
+        """Let what was refused be mended: whatever was moved goes back."""
+        directory = paths.topic_dir(upload.topic_id)
+        for name in _names(segments):
+            if self._disk.exists(f"{directory}/{name}"):
+                self._disk.rename(f"{directory}/{name}", f"{upload.directory}/{name}")
+        self._disk.remove_dir(directory)
+
+    def _judge(self, upload: Upload, segments: Sequence[BuiltSegment]) -> None:
+        directory = paths.topic_dir(upload.topic_id)
         check_times(
             [
                 check_segment(
-                    self._disk,
-                    upload.directory,
-                    segment,
-                    topic_id=upload.topic_id,
-                    limits=self._config,
+                    self._disk, directory, segment, topic_id=upload.topic_id, limits=self._config
                 )
                 for segment in segments
             ]
         )
-        for segment in segments:
-            for name in _names(segment):
-                file = self._disk.open(f"{upload.directory}/{name}")
-                file.sync_data()
-                file.close()
-
-    def _move(self, upload: Upload, segments: Sequence[BuiltSegment]) -> Topic:
-        """Give judged and synced files their place; return the topic they make."""
-        directory = paths.topic_dir(upload.topic_id)
-        self._disk.make_dir(directory)
-        for built in segments:
-            for name in _names(built):
-                self._disk.rename(f"{upload.directory}/{name}", f"{directory}/{name}")
+        for name in _names(segments):
+            file = self._disk.open(f"{directory}/{name}")
+            file.sync_data()
+            file.close()
         self._disk.sync_dir(directory)
+
+    def _build(self, upload: Upload, segments: Sequence[BuiltSegment]) -> Topic:
+        """Return the topic that judged and synced files make."""
         topic = Topic(
             upload.topic_id,
             upload.name,
@@ -195,5 +210,7 @@ class Uploads:
         return topic
 
 
-def _names(segment: BuiltSegment) -> tuple[str, str]:
-    return paths.segment_data_name(segment.first_seq), paths.segment_idx_name(segment.first_seq)
+def _names(segments: Sequence[BuiltSegment]) -> Iterator[str]:
+    for segment in segments:
+        yield paths.segment_data_name(segment.first_seq)
+        yield paths.segment_idx_name(segment.first_seq)

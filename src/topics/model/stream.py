@@ -69,3 +69,26 @@ class GroupTombstone(Tombstone, frozen=True, kw_only=True):
 
     topic: str
     partition: int
+
+
+class WatchedRecord(Record, frozen=True, kw_only=True):
+    """A record that a watch brought, and where it comes from."""
+
+    topic: str
+
+
+class WatchedTombstone(Tombstone, frozen=True, kw_only=True):
+    """Loss that a watch is told, and where it was; `from_seq_too_old`: it was there before."""
+
+    topic: str
+
+
+class TopicDeleted(Struct, frozen=True, kw_only=True):
+    """A topic that was watched is gone; if its name comes back, its seqs begin anew."""
+
+    topic: str
+    head_seq: int
+
+
+WatchItem = WatchedRecord | WatchedTombstone | CaughtUp | TopicDeleted
+"""A `match` over these four is whole."""

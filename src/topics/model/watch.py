@@ -9,6 +9,7 @@ from topics.model.diff import Match, Seq, Ts, check_seq, check_window
 from topics.model.performance import Performance
 
 HEARTBEAT_MS = (1_000, 60_000)
+WATCH_HEARTBEAT_MS = 15_000
 WATCH_BATCH_BYTES = 256 * 1024
 WILDCARD = "*"
 NAME_OR_PATTERN = r"^([A-Za-z0-9][A-Za-z0-9._:-]{0,254}\*?|\*)$"
@@ -62,7 +63,9 @@ class WatchBody(WatchOptions, frozen=True, kw_only=True):
             extra_json_schema={"maxProperties": 256, "propertyNames": {"pattern": NAME_OR_PATTERN}},
         ),
     ]
-    heartbeat_ms: Annotated[int, Meta(ge=0, description="clamped to 1000..60000")] = 15_000
+    heartbeat_ms: Annotated[int, Meta(ge=0, description="clamped to 1000..60000")] = (
+        WATCH_HEARTBEAT_MS
+    )
 
 
 class WatchedTopic(Struct, frozen=True, kw_only=True):

@@ -59,7 +59,9 @@ class _Builder:
                 f"{path} is not there on {socket.gethostname()}: segments are built in the data "
                 "directory of the server; run executors there, or share the directory with them"
             )
-        self._disk = LocalDisk(path)
+        # From the root: a directory that the server removes meanwhile must not come back.
+        self._disk = LocalDisk("/")
+        self._directory = path.strip("/")
         self._target = target
         self._next_seq = target.first_seq
         self._begin()
@@ -67,12 +69,11 @@ class _Builder:
     def _begin(self) -> None:
         self._first_seq = self._next_seq
         self._bytes = 0
-        self._data = _Growing(
-            self._disk, paths.segment_data_name(self._first_seq), self._target.attempt
-        )
-        self._idx = _Growing(
-            self._disk, paths.segment_idx_name(self._first_seq), self._target.attempt
-        )
+        self._data = self._open(paths.segment_data_name(self._first_seq))
+        self._idx = self._open(paths.segment_idx_name(self._first_seq))
+
+    def _open(self, name: str) -> "_Growing":
+        return _Growing(self._disk, f"{self._directory}/{name}", self._target.attempt)
 
     def add(self, columns: Columns) -> Iterator[BuiltSegment]:
         """Take rows in; yields the segment before them when it is full."""
@@ -141,8 +142,12 @@ class _Growing:
         self._bytes += len(content)
 
     def finish(self) -> str:
-        """Give the file its name; return its XXH3."""
+        """Give the file its name; return its XXH3.
+
+        The server syncs it too, for nothing is built on a builder's word; here many do at a time.
+        """
         assert self._file is not None
+        self._file.sync_data()
         self._file.close()
         self._disk.rename(self._own_name, self._name)
         return self._hash.hexdigest()

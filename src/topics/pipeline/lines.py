@@ -5,7 +5,7 @@ Keeps: every line is in exactly one range; blank lines are in none of the record
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -51,13 +51,29 @@ def plan_ranges(path: str, *, size: int = RANGE_BYTES) -> list[LineRange] | None
     ]
 
 
+def pack_ranges(
+    ranges: Iterable[LineRange], *, size: int = RANGE_BYTES
+) -> list[tuple[LineRange, ...]]:
+    """Gather neighbours until they make a task that pays: files may be many and small."""
+    packed: list[tuple[LineRange, ...]] = []
+    room = 0
+    for part in ranges:
+        if room <= 0:
+            packed.append(())
+            room = size
+        packed[-1] += (part,)
+        room -= part.stop - part.start
+    return packed
+
+
 def count_lines(part: LineRange) -> int:
-    return sum(len(offsets) - 1 for _, offsets in _windows(part))
+    return sum(len(_offsets(window)) - 1 for window in _windows(part))
 
 
 def read_lines(part: LineRange, *, ts: int) -> Iterator[Columns]:
     """Show the lines of a range as columns; whitespace around them is left to the encoder."""
-    for window, offsets in _windows(part):
+    for window in _windows(part):
+        offsets = _offsets(window)
         count = len(offsets) - 1
         if count:
             texts = Column(offsets.tobytes(), bytes(window), b"", 0)
@@ -65,8 +81,8 @@ def read_lines(part: LineRange, *, ts: int) -> Iterator[Columns]:
             yield Columns(count, b"", times, texts, None, None, None)
 
 
-def _windows(part: LineRange) -> Iterator[tuple[Buffer, Any]]:
-    """Yield bytes that end with a line, and where its lines that are not blank begin and end."""
+def _windows(part: LineRange) -> Iterator[Buffer]:
+    """Yield bytes that end with a line."""
     if not file_exists(part.path):
         raise OptionError(
             f"{part.path} is not there on {socket.gethostname()}: load from a place that all "
@@ -77,8 +93,7 @@ def _windows(part: LineRange) -> Iterator[tuple[Buffer, Any]]:
     stop = _behind_line(content, part.stop - 1)
     while at < stop:
         end = min(stop, _behind_line(content, at + WINDOW_BYTES))
-        window = memoryview(content)[at:end]
-        yield window, _offsets(window)
+        yield memoryview(content)[at:end]
         at = end
 
 

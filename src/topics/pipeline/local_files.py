@@ -48,12 +48,17 @@ def list_directory(path: str) -> list[str]:
 
 def open_directory(path: str) -> LocalDisk:
     """Open a directory that has to be there."""
+    check_shared(path)
+    return LocalDisk(path)
+
+
+def check_shared(path: str) -> None:
+    """Refuse to go on without a path that the driver has."""
     if not file_exists(path):
         raise OptionError(
             f"{path} is not there on {socket.gethostname()}: name a directory that the driver and "
             "all executors share"
         )
-    return LocalDisk(path)
 
 
 def _below_root(path: str) -> str:

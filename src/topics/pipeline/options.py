@@ -59,6 +59,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     group: str | None = None
     via: Via = "auto"
     push_down: bool = False
+    shared_path: str | None = None
+    """What every executor must see before it reads: where its rows will be written."""
 
 
 class SinkOptions(Struct, frozen=True, kw_only=True):
@@ -107,7 +109,7 @@ SOURCE_OPTIONS: Final = (
     "url", "token", "tokenFile", "path", "topic", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "maxRecordsPerTrigger", "maxBytesPerTrigger",
     "minPartitions", "recordsPerPartition", "failOnDataLoss", "schema", "verify", "group", "via",
-    "pushDown",
+    "pushDown", "sharedPath",
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     "url", "token", "tokenFile", "topic", "sinkId", "onBadRow", "deadLetterTopic", "batchRecords",
@@ -142,6 +144,7 @@ def parse_source_options(
         group=options.text("group"),
         via=cast("Via", options.take("via", _one_of("auto", "segments", "http")) or "auto"),
         push_down=options.take("pushDown", _parse_bool) is True,
+        shared_path=options.take("sharedPath", _parse_shared_path),
     )
     _check_source(parsed)
     return parsed
@@ -213,6 +216,13 @@ def _parse_path(name: str, text: str) -> str:
     if not path.startswith("/"):
         raise OptionError(f"`{name}` must be absolute: executors have other working directories")
     return path.rstrip("/")
+
+
+def _parse_shared_path(name: str, text: str) -> str:
+    path = _parse_path(name, text)
+    if is_object_uri(path):
+        raise OptionError(f"`{name}` names an object store, which all machines see: leave it out")
+    return path
 
 
 def _parse_object_uri(name: str, text: str) -> str:

@@ -20,8 +20,9 @@ from topics.pipeline.catalog import Catalog, ServerCatalog
 from topics.pipeline.decode import Decoder
 from topics.pipeline.directory import DirectoryCatalog
 from topics.pipeline.http_reader import read_http
+from topics.pipeline.local_files import check_shared, parse_file_uri
 from topics.pipeline.offsets import PartRange, PartState, check_named, place_of
-from topics.pipeline.options import SourceOptions
+from topics.pipeline.options import SourceOptions, is_object_uri
 from topics.pipeline.plan import (
     Gap,
     Piece,
@@ -211,6 +212,8 @@ def read_task(
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task names; on an executor."""
     _freeze_what_is_loaded()
+    if options.shared_path is not None:
+        check_shared(options.shared_path)
     return _Task(options, schema, partition).batches()
 
 
@@ -218,6 +221,12 @@ def read_task(
 def _freeze_what_is_loaded() -> None:
     """Spark collects garbage after every task: modules need not be looked at each time."""
     gc.freeze()
+
+
+def _check_seen(uri: str) -> None:
+    """Name this machine, if it lacks a file."""
+    if not is_object_uri(uri):
+        check_shared(parse_file_uri(uri))
 
 
 class _Task:
@@ -254,6 +263,7 @@ class _Task:
                 done = last
         except StorageError as error:
             if self._options.path is not None or moved:
+                _check_seen(piece.data)
                 raise
             # A file that this machine cannot see, or that has moved since: the server knows.
             _log.info("topics: %s: asking the server", error)
@@ -276,7 +286,8 @@ class _Task:
             for piece in (
                 piece for part in left for piece in pieces_of(part, manifest, "segments")
             ):
-                if piece.data == before.data:
+                if piece.data is not None and piece.data == before.data:
+                    _check_seen(piece.data)
                     raise error
                 yield from self._piece(piece, moved=True)
         for gap in gaps:

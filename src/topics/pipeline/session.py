@@ -72,17 +72,19 @@ def _check_pyspark() -> None:
 
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")  # noqa: TID251 - Spark itself looks there
-    java = f"{home}/bin/java" if home else shutil.which("java")
-    if java is None or shutil.which(java) is None:
+    java = f"{home}/bin/java" if home else "java"
+    if shutil.which(java) is None:
         raise ConfigError(
-            f"Spark needs Java {JAVA_MIN} or newer, and there is no `java`: install a JRE, or set "
-            "JAVA_HOME to one"
+            f"Spark needs Java {JAVA_MIN} or newer, and there is no `{java}`: install a JRE, or "
+            "set JAVA_HOME to one"
         )
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < JAVA_MIN:
+        first = said.partition("\n")[0]
         raise ConfigError(
-            f"Spark needs Java {JAVA_MIN} or newer, {java} is {said.splitlines()[:1]}"
+            f"Spark needs Java {JAVA_MIN} or newer, and {java} is {first or 'no Java'}: install "
+            "another, or set JAVA_HOME to one"
         )
 
 
@@ -103,17 +105,18 @@ def _check_worker(spark: "SparkSession") -> None:
 
         return f"{sys.version_info[0]}.{sys.version_info[1]}", topics.__version__
 
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - needs pyspark
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415 - comes with pyspark, untyped
+    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     context = getattr(spark, "_sc", None)
     if context is None:
         return  # Spark Connect: the server's workers are out of reach from here
     try:
         python, version = context.parallelize([0], 1).map(probe).collect()[0]
-    except (PySparkException, OSError) as error:
+    except (PySparkException, Py4JJavaError, OSError) as error:
         raise ConfigError(
             "a Spark worker cannot run topics: install topics[spark] for the Python that workers "
-            f"use, and set PYSPARK_PYTHON to it (here {sys.executable}): {error}"
+            f"use, and set PYSPARK_PYTHON to it (here {sys.executable}): {_reason(str(error))}"
         ) from error
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if (python, version) != (ours, topics.__version__):
@@ -128,3 +131,10 @@ def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("topics.errors.")]
     return ours[-1].partition(": ")[2] if ours else (lines or ["the query failed"])[0]
+
+
+def _reason(text: str) -> str:
+    """Find in two stacks, of Python and of Java, the line that tells."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [line for line in lines if re.match(r"(Caused by: )?[\w.]*(Error|Exception): ", line)]
+    return next((line for line in found if "Cannot run program" in line), [text, *found][-1])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.engine.place import Place, seqs_of
 
+from topics.engine.attach import check_segment
 from topics.errors import (
     LimitReached,
     RequestError,
@@ -311,6 +312,55 @@ def test_a_missing_file_is_refused(place: Place) -> None:
     place.disk.unlink(f"{paths.upload_dir(upload.upload)}/{paths.segment_idx_name(1)}")
     with pytest.raises(RequestError, match="is not there"):
         place.log.engine.attach(upload.upload, segments)
+
+
+def test_what_is_refused_can_be_mended_and_sent_again(place: Place) -> None:
+    upload = begin(place, durability="fsync")
+    good = built(upload.topic_id, 3, 3)
+    segments = stage(place.disk, upload.upload, [good[0], good[1]._replace(data=good[0].data)])
+    with pytest.raises(RequestError, match="XXH3"):
+        place.log.engine.attach(upload.upload, segments)
+    assert files_below(place, paths.TOPICS_DIR) == []
+    place.log.engine.attach(upload.upload, stage(place.disk, upload.upload, good))
+    place.cut()
+    assert data_of(place) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_builder_that_goes_on_while_its_files_are_judged_changes_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = begin(place, durability="fsync")
+    whole = built(upload.topic_id, 3)
+    segments = stage(place.disk, upload.upload, whole)
+    other = build_segment([{"data": {"n": 9}}] * 3, topic_id=upload.topic_id, first_seq=1, ts=TS)
+
+    def late(*given: Any, **named: Any) -> object:  # noqa: ANN401 - handed on
+        found = check_segment(*given, **named)
+        stage(place.disk, upload.upload, [other])
+        return found
+
+    monkeypatch.setattr("topics.engine.uploads.check_segment", late)
+    place.log.engine.attach(upload.upload, segments)
+    assert place.disk.list(paths.UPLOADS_DIR) == []
+    place.cut()
+    assert data_of(place) == [1, 2, 3]
+
+
+def test_a_start_waits_for_no_builder_that_still_writes(place: Place) -> None:
+    upload = begin(place)
+    stage(place.disk, upload.upload, built(upload.topic_id, 3))
+    place.disk = place.disk.kill()
+    remove_dir, late = place.disk.remove_dir, [1, 2]
+
+    def remove_late(path: str) -> None:
+        if late and path == paths.upload_dir(upload.upload):
+            place.disk.create(f"{path}/late-{late.pop()}").close()
+        remove_dir(path)
+
+    place.disk.remove_dir = remove_late  # type: ignore[method-assign] # the builder's last moments
+    place.open()
+    assert late == []
+    assert place.disk.list(paths.UPLOADS_DIR) == []
 
 
 def test_a_failed_sync_of_the_log_leaves_the_decision_to_the_next_start(place: Place) -> None:

@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -24,7 +24,7 @@ from topics.limits import check_topic_name
 from topics.model.uploads import BuiltSegment, UploadState
 from topics.pipeline.build_segments import SEGMENT_BYTES, Target, build_segments, to_columns
 from topics.pipeline.jobs.job import JobRun
-from topics.pipeline.lines import LineRange, count_lines, plan_ranges, read_lines
+from topics.pipeline.lines import LineRange, count_lines, pack_ranges, plan_ranges, read_lines
 from topics.pipeline.load_input import LoadInput, check_input, read_input
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
@@ -128,27 +128,31 @@ class FrameRows:
 
 
 class LineRows:
-    """The lines of files, a range a task."""
+    """The lines of files, some ranges a task."""
 
     def __init__(self, spark: "SparkSession", ranges: list[LineRange], ts: int) -> None:
         self._spark = spark
-        self._ranges = ranges
+        self._tasks = pack_ranges(ranges)
         self._ts = ts
 
     def close(self) -> None:
         """Nothing is held."""
 
     def count(self) -> dict[int, int]:
-        ranges = self._ranges
-        texts = self._each(lambda number: [f"{number} {count_lines(ranges[number])}"])
+        tasks = self._tasks
+        texts = self._each(lambda number: [f"{number} {sum(map(count_lines, tasks[number]))}"])
         return {int(a): int(b) for a, b in (text.split() for text in texts)}
 
     def run(self, work: Work) -> list[str]:
-        ranges, ts = self._ranges, self._ts
-        return self._each(lambda number: work(number, read_lines(ranges[number], ts=ts)))
+        tasks, ts = self._tasks, self._ts
+
+        def read(number: int) -> Iterator[Columns]:
+            return chain.from_iterable(read_lines(part, ts=ts) for part in tasks[number])
+
+        return self._each(lambda number: work(number, read(number)))
 
     def _each(self, work: Callable[[int], Iterable[str]]) -> list[str]:
-        if not self._ranges:
+        if not self._tasks:
             return []
 
         def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -156,7 +160,7 @@ class LineRows:
                 for number in batch.column(0).to_pylist():
                     yield _texts(work(number))
 
-        count = len(self._ranges)
+        count = len(self._tasks)
         frame = self._spark.range(0, count, 1, count).mapInArrow(task, _DDL)
         return [row["text"] for row in frame.collect()]
 

@@ -15,7 +15,7 @@ from topics.errors import FileMissing, LakeConflict, PipelineError
 from topics.pipeline.catalog import ServerCatalog
 from topics.pipeline.jobs.job import JobRun
 from topics.pipeline.lake.entry import Query
-from topics.pipeline.lake.log import CHECKPOINT_DIR, LakeLog
+from topics.pipeline.lake.log import CHECKPOINT_DIR, LOG_DIR, LakeLog
 from topics.pipeline.lake.write import Batch
 from topics.pipeline.offsets import Offsets, PartState, parse_offsets
 from topics.pipeline.options import Token
@@ -84,7 +84,9 @@ def run_query(
                 told.update(news)
                 run.step(rows=rows, batch=number, lag=lag, tables=news)
 
-        frame = spark.readStream.format("topics").options(**_read_options(options, starting)).load()
+        reader = spark.readStream.format("topics").options(**_read_options(options, starting))
+        # Where rows are read they are written: what goes to a disk of its own would be lost.
+        frame = reader.option("sharedPath", f"{log.root}/{LOG_DIR}").load()
         writer = frame.writeStream.foreachBatch(on_batch).queryName(f"topics-{name}")
         writer = writer.option("checkpointLocation", f"{log.root}/{query.path}")
         if options.once:

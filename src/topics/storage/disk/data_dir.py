@@ -5,6 +5,7 @@ from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk, DiskLock
 
 FORMAT_TEXT = b"topics 1\n"
+_REMOVE_TRIES = 100
 
 
 def open_data_dir(disk: Disk) -> DiskLock:
@@ -60,11 +61,21 @@ def write_file(disk: Disk, path: str, content: Buffer) -> None:
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Remove a directory with all it holds, whoever put it there; fine where there is none."""
-    for name in disk.list(path):
-        child = f"{path}/{name}"
+    """Remove a directory with all it holds, whoever put it there; fine where there is none.
+
+    Somebody may still be writing there, of whose end nobody has heard: then it looks again.
+    """
+    for left in reversed(range(_REMOVE_TRIES)):
+        for name in disk.list(path):
+            child = f"{path}/{name}"
+            try:
+                disk.unlink(child)
+            except DiskFailed:  # a directory, or a disk that fails once more below
+                remove_tree(disk, child)
         try:
-            disk.unlink(child)
-        except DiskFailed:  # a directory, or a disk that fails once more below
-            remove_tree(disk, child)
-    disk.remove_dir(path)
+            disk.remove_dir(path)
+        except DiskFailed:
+            if not left or not disk.list(path):
+                raise
+        else:
+            return
