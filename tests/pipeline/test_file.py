@@ -1,5 +1,6 @@
 """The pipeline file: what it may say, and what it would do."""
 
+import msgspec
 import pytest
 from tests.unit.docs.pages import DOCS, code_blocks
 
@@ -75,6 +76,7 @@ def test_the_default_is_a_lake_of_every_topic() -> None:
         (('kind = "compact"', 'kind = "lake"'), "one lake has one job of kind lake"),
         (('kind = "compact"', 'kind = "audits"'), r"\[jobs.tidy\]: .* did you mean `audit`"),
         (('kind = "compact"', 'kinds = "compact"'), r"\[jobs.tidy\]: there is no kind None"),
+        (('kind = "compact"', 'kind = ["compact"]'), r"\[jobs.tidy\]: there is no kind \['comp"),
         (("[tables.orders]", "[tables._raw]"), "the lake's own"),
         (('trigger = "5s"', 'trigger = "5 parsecs"'), "interval like 500ms"),
         (('"/srv/lake"', '"lake"'), "absolute"),
@@ -106,7 +108,8 @@ def test_the_file_of_the_reference_page_is_one() -> None:
     (block,) = code_blocks(DOCS / "reference" / "pipeline.md", "toml")
     pipeline = parse_pipeline(block, name="page")
     assert {job.kind for job in pipeline.jobs.values()} == set(KINDS)
-    for kind in (PipelineFile, *KINDS.values()):
+    kinds: list[type[msgspec.Struct]] = [PipelineFile, *KINDS.values()]
+    for kind in kinds:
         said = block.partition(f'kind = "{kind.__struct_config__.tag}"')[2].partition("\n[")[0]
         fields = {name for name in kind.__struct_encode_fields__ if name != "trigger"}
         assert [name for name in sorted(fields) if name not in (said or block)] == [], kind

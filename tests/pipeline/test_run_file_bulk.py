@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import Result
 from tests.pipeline.feed import Feed
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from topics.cli import exit_codes
 from topics.cli.app import app

@@ -131,10 +131,10 @@ def _check_keys(found: Mapping[str, Any], kind: type[Struct], where: str) -> Non
 
 def _check_job(given: Mapping[str, Any], where: str) -> None:
     kind = given.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ConfigError(f"{where}: there is no kind {kind!r}: {_nearest(str(kind), KINDS)}")
     known = {"kind": str, **_fields(KINDS[kind])}
-    for key in given.keys() - known.keys():
+    for key in (key for key in given if key not in known):
         if any(key in _fields(other) for other in KINDS.values()):
             raise ConfigError(f"{where}: a job of kind {kind} does not use `{key}`")
         raise ConfigError(f"{where}: `{key}` is unknown: {_nearest(key, known)}")
@@ -161,11 +161,11 @@ def _check_names(pipeline: PipelineFile, name: str) -> None:
             hint = _nearest(table.schema, pipeline.schemas)
             raise ConfigError(f"{name}: [tables.{title}] names no schema: {hint}")
     for title, job in pipeline.jobs.items():
-        _check_source(pipeline, job, f"{name}: [jobs.{title}]")
+        _check_spec(pipeline, job, f"{name}: [jobs.{title}]")
     _check_alone(pipeline, name)
 
 
-def _check_source(pipeline: PipelineFile, job: JobSpec, where: str) -> None:
+def _check_spec(pipeline: PipelineFile, job: JobSpec, where: str) -> None:
     source = job.source if isinstance(job, TopicsJob) else None
     if source is not None and source not in pipeline.sources:
         raise ConfigError(f"{where} names no source: {_nearest(source, pipeline.sources)}")
