@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.feed import Feed, wait_until
+from tests.pipeline.feed import HANG_S, Feed, wait_until
 from tests.pipeline.killed_load import SEGMENT_BYTES, STAGES, in_the_middle, reach
 
 from topics.pipeline.jobs import bulk_load as job
@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.xdist_group("spa
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 60_000
-START_S = 180.0
 QUICK = ("building", "attaching")
 
 
@@ -81,7 +80,7 @@ def started(feed: Feed, path: str, stage: str, folder: Path) -> Iterator[None]:
         wait_until(
             lambda: (folder / "reached").exists() or driver.poll() is not None,
             f"a load at {stage}",
-            deadline_s=START_S,
+            deadline_s=HANG_S,
         )
         assert driver.poll() is None, (folder / "said").read_text()[-2_000:]
         yield
@@ -122,7 +121,7 @@ def test_of_a_load_whose_server_is_killed_while_tasks_build_nothing_is_left(
         wait_until(Path(folder, "restarted").exists, "a new server")
 
     def restart() -> None:
-        wait_until((tmp_path / "reached").exists, "a task that builds", deadline_s=START_S)
+        wait_until((tmp_path / "reached").exists, "a task that builds", deadline_s=HANG_S)
         server.kill9()
         server.start()
         (tmp_path / "restarted").touch()

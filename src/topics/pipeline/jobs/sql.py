@@ -108,7 +108,7 @@ def _topics(options: SqlOptions) -> list[str]:
         return []
     with closing(Server(options.url, options.token, patience_s=PATIENCE_S)) as server:
         try:
-            return list(server.list_topics(""))
+            return server.list_topics("")
         except ServerRefused as error:
             if options.lake is None:
                 raise
