@@ -43,12 +43,11 @@ def measure(bench: Bench, count: int) -> Iterator[tuple[Row, Group | None]]:
         ratio_row("… the same", ours=topic, other=table, other_name="Parquet zstd", least=0.5),
         None,
     )
-    bare = bench.topic("large", "seq bigint, ts timestamp")
-    counted = count / best_s(bare.count)
+    counted = count / best_s(bench.topic("large", "seq bigint").count)
     counted_lines = count / best_s(frames[1].count)
     yield (
         ratio_row(
-            "`count()`, `seq` and `ts` asked for",
+            "`count()`, `seq` asked for",
             ours=counted,
             other=counted_lines,
             other_name="JSON lines",
@@ -56,6 +55,7 @@ def measure(bench: Bench, count: int) -> Iterator[tuple[Row, Group | None]]:
         ),
         Group("count()", [("topics", counted), ("JSON lines", counted_lines)]),
     )
+    bare = bench.topic("large", "seq bigint, ts timestamp")
     free = count / best_s(lambda: scan(bare))
     yield (
         ratio_row(
