@@ -20,6 +20,7 @@ from topics.pipeline.push_down import Bounds
 from topics.pipeline.schema import ROW_DDL
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
+from topics.pipeline.worker import settle_worker
 
 
 def measure(bench: Bench, count: int) -> Iterator[tuple[Row, Group | None]]:
@@ -69,6 +70,7 @@ def measure(bench: Bench, count: int) -> Iterator[tuple[Row, Group | None]]:
 
 def transports(bench: Bench) -> tuple[Row, Group | None]:
     """Compare files with HTTP by what both cost: CPU of the reader and of the server."""
+    settle_worker()  # as every task does
     with closing(Server(bench.server.url)) as server:
         manifest = server.manifest("large")
         part = Part("large", "large")
