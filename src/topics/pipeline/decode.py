@@ -140,7 +140,7 @@ def _keys(columns: Columns) -> pa.Array:
     """Give the key of each record: `$key` of its meta, else its tag."""
     tags = _texts(columns.tag, columns)
     metas = _texts(columns.meta, columns)
-    if not pc.any(pc.match_substring(metas, _KEY)).as_py():
+    if metas.null_count == len(metas) or not pc.any(pc.match_substring(metas, _KEY)).as_py():
         return tags
     keys = [
         _key_of(meta) or tag for meta, tag in zip(metas.to_pylist(), tags.to_pylist(), strict=True)

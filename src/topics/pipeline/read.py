@@ -3,11 +3,9 @@
 Keeps: a DataFrame that is used twice reads the same range twice, whatever was appended between.
 """
 
-import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache
 
 import pyarrow as pa
 from msgspec import Struct
@@ -37,6 +35,7 @@ from topics.pipeline.plan import (
 from topics.pipeline.push_down import Bounds, push
 from topics.pipeline.segment_reader import read_segment
 from topics.pipeline.server import Server
+from topics.pipeline.worker import settle_worker
 
 PIN_MS = 60_000
 """Short, as nobody tells when a query is over: tasks renew it while they read."""
@@ -211,16 +210,10 @@ def read_task(
     options: SourceOptions, schema: pa.Schema, partition: TaskPartition
 ) -> Iterator[pa.RecordBatch]:
     """Read what a task names; on an executor."""
-    _freeze_what_is_loaded()
+    settle_worker()
     if options.shared_path is not None:
         check_shared(options.shared_path)
     return _Task(options, schema, partition).batches()
-
-
-@cache
-def _freeze_what_is_loaded() -> None:
-    """Spark collects garbage after every task: modules need not be looked at each time."""
-    gc.freeze()
 
 
 def _check_seen(uri: str) -> None:

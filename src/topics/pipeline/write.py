@@ -23,6 +23,7 @@ from topics.pipeline.encode import OutRow, check_columns, encode_rows
 from topics.pipeline.options import SinkOptions
 from topics.pipeline.pace import Pace
 from topics.pipeline.server import Server
+from topics.pipeline.worker import settle_worker
 
 DEFAULT_SINK_ID = "spark"
 QUERY_ID = "sql.streaming.queryId"
@@ -51,6 +52,7 @@ class _Sink:
         self, batches: Iterator[pa.RecordBatch], *, run: str, batch_id: int
     ) -> TopicsWritten:
         """Append all rows of a task; on an executor."""
+        settle_worker()
         context = TaskContext.get()
         assert context is not None
         sink_id = self._options.sink_id or DEFAULT_SINK_ID

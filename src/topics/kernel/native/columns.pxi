@@ -25,6 +25,11 @@ cdef struct Row:
     uint64_t ts
     Piece pieces[4]
 
+# What the rows hold of each column, in all.
+cdef struct Sums:
+    uint64_t sizes[4]
+    Py_ssize_t present[4]
+
 
 cdef inline void note_row(Row* row, const Frame* frame, uint64_t meta_at) noexcept nogil:
     row.pieces[1].at = row.pieces[2].at = row.pieces[3].at = NULL
@@ -44,7 +49,16 @@ cdef inline void note_row(Row* row, const Frame* frame, uint64_t meta_at) noexce
         row.pieces[3].size = frame.node_len
 
 
-cdef int collect_rows(Projector* work, bint reads_frames, Row* rows) noexcept nogil:
+cdef inline void sum_row(const Row* row, Sums* sums) noexcept nogil:
+    cdef int which
+    for which in range(4):
+        sums.sizes[which] += row.pieces[which].size
+        sums.present[which] += row.pieces[which].at != NULL
+
+
+cdef int collect_rows(
+    Projector* work, bint reads_frames, Row* rows, Sums* sums
+) noexcept nogil:
     """Note every live entry that matches; `work.count` says how many."""
     cdef Entry entry
     cdef Frame frame
@@ -69,6 +83,7 @@ cdef int collect_rows(Projector* work, bint reads_frames, Row* rows) noexcept no
                 continue
             row.ts = frame.ts
             note_row(row, &frame, meta_at)
+            sum_row(row, sums)
         if row.seq > I64_MAX or row.ts > I64_MAX:
             return COLUMNS_TOO_BIG
         work.at += 1
@@ -97,15 +112,13 @@ cdef void fill_column(
         store_u32(offsets + 4 * (i + 1), end)
 
 
-cdef object build_column(const Row* rows, Py_ssize_t count, int which):
-    cdef uint64_t total = 0
-    cdef Py_ssize_t nulls = 0
-    cdef Py_ssize_t i
-    for i in range(count):
-        total += rows[i].pieces[which].size
-        nulls += rows[i].pieces[which].at == NULL
+cdef object build_column(const Row* rows, Py_ssize_t count, int which, const Sums* sums):
+    cdef uint64_t total = sums.sizes[which]
+    cdef Py_ssize_t nulls = count - sums.present[which]
     if total > COLUMN_BYTES_MAX:
         raise ValueError("a column takes more than 2 GiB: decode fewer records at a time")
+    if nulls == count and count:
+        return Column(bytes(4 * (count + 1)), b"", bytes((count + 7) // 8), nulls)
     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))
     cdef bytes heap = PyBytes_FromStringAndSize(NULL, total)
     cdef bytearray validity = PyByteArray_FromStringAndSize(NULL, (count + 7) // 8)
@@ -121,7 +134,7 @@ cdef object build_column(const Row* rows, Py_ssize_t count, int which):
     return Column(offsets, heap, bytes(validity) if nulls else b"", nulls)
 
 
-cdef object build_columns(const Row* rows, Py_ssize_t count, int columns):
+cdef object build_columns(const Row* rows, Py_ssize_t count, int columns, const Sums* sums):
     cdef bytes seqs = PyBytes_FromStringAndSize(NULL, 8 * count)
     cdef bytes times = PyBytes_FromStringAndSize(NULL, 8 * count)
     cdef uint8_t* seqs_at = <uint8_t*> PyBytes_AS_STRING(seqs)
@@ -134,22 +147,24 @@ cdef object build_columns(const Row* rows, Py_ssize_t count, int columns):
         count,
         seqs,
         times,
-        build_column(rows, count, 0) if columns & COLUMN_DATA else None,
-        build_column(rows, count, 1) if columns & COLUMN_META else None,
-        build_column(rows, count, 2) if columns & COLUMN_TAG else None,
-        build_column(rows, count, 3) if columns & COLUMN_NODE else None,
+        build_column(rows, count, 0, sums) if columns & COLUMN_DATA else None,
+        build_column(rows, count, 1, sums) if columns & COLUMN_META else None,
+        build_column(rows, count, 2, sums) if columns & COLUMN_TAG else None,
+        build_column(rows, count, 3, sums) if columns & COLUMN_NODE else None,
     )
 
 
 cdef object decode_all(Projector* work, int columns):
     cdef bint reads_frames = columns != 0 or work.matcher.operator != MATCH_NONE or work.verify
     cdef Row* rows = <Row*> malloc(max(work.stop - work.at, 1) * sizeof(Row))
+    cdef Sums sums
     cdef int outcome
     if rows == NULL:
         raise MemoryError
+    memset(&sums, 0, sizeof(Sums))
     try:
         with nogil:
-            outcome = collect_rows(work, reads_frames, rows)
+            outcome = collect_rows(work, reads_frames, rows, &sums)
         if outcome == COLUMNS_TOO_BIG:
             raise CorruptData(
                 f"record {work.first_seq + <uint64_t> work.at} at byte {work.bad_offset} "
@@ -157,7 +172,7 @@ cdef object decode_all(Projector* work, int columns):
             )
         if outcome != COLUMNS_DONE:
             raise_bad_record(outcome, work)
-        return build_columns(rows, work.count, columns)
+        return build_columns(rows, work.count, columns, &sums)
     finally:
         free(rows)
 

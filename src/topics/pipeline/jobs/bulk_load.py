@@ -28,6 +28,7 @@ from topics.pipeline.lines import LineRange, count_lines, pack_ranges, plan_rang
 from topics.pipeline.load_input import LoadInput, check_input, read_input
 from topics.pipeline.options import Token
 from topics.pipeline.server import Server
+from topics.pipeline.worker import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,6 +223,7 @@ def _work(upload: UploadState, shares: dict[int, Share], *, ts: int, segment_byt
     """Return what each task does; carried to executors."""
 
     def build(number: int, found: Iterable[Columns]) -> Iterable[str]:
+        settle_worker()
         share = shares.get(number, Share(1, 0))
         target = Target(
             directory=upload.directory or "",
