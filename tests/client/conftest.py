@@ -1,6 +1,7 @@
 """One server a module, and the four faces of a log."""
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,10 @@ from tests.client.faces import open_awaited, open_inside
 import topics
 from topics.client import Topics
 from topics.testing.server_process import ServerProcess
+
+# A run in the background ignores Ctrl-C and so would its children, which are tested with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
