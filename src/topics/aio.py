@@ -10,11 +10,11 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
+from topics.closing import AsyncClosing
 from topics.config import ServerConfig
 from topics.embedded import LOOK_S, Log, configure
 from topics.engine.append import Append, merge_batches
@@ -310,7 +310,7 @@ class _ClaimWindows:
             waiter.tell(claim, future)
 
 
-class AsyncLog(AsyncHandlesFace):
+class AsyncLog(AsyncHandlesFace, AsyncClosing):
     """An open log for one event loop. Open it with `await AsyncLog.open(…)`."""
 
     def __init__(self, log: Log) -> None:
@@ -654,17 +654,6 @@ class AsyncLog(AsyncHandlesFace):
         await self.run(self.log.close)
         self._pool.shutdown(wait=False)
         self._cold.shutdown(wait=False)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def _queue(self, topic: str) -> tuple[Topic, ShardWaiter]:
         found = self.log.engine.topic(topic)

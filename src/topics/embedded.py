@@ -5,13 +5,13 @@ the whole package.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 import msgspec
 
 from topics.allocator import keep_freed_memory
 from topics.clock import Clock, SystemClock
+from topics.closing import Closing
 from topics.config import ServerConfig, nearest
 from topics.engine.background import Background
 from topics.engine.diff import DiffRequest
@@ -98,7 +98,7 @@ def configure(
     return msgspec.structs.replace(config or ServerConfig(), **settings)
 
 
-class Log(HandlesFace):
+class Log(HandlesFace, Closing):
     """An open log."""
 
     def __init__(
@@ -434,17 +434,6 @@ class Log(HandlesFace):
         if self._background is not None:
             self._background.stop()
         self.engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _deliver(self, topic: str, body: bytes) -> Appended:
         """Append for a producer; what finds no room waits for it."""

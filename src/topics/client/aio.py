@@ -8,8 +8,7 @@ import math
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from topics.client import calls, group_calls
 from topics.client.async_bulk import AsyncBulkFace
@@ -23,6 +22,7 @@ from topics.client.settings import ClientSettings
 from topics.client.watch_flow import Patience, follow
 from topics.client.watching import Wanted, Watching, starts_of
 from topics.clock import Clock, SystemClock
+from topics.closing import AsyncClosing
 from topics.errors import Unreachable
 from topics.handles.async_face import AsyncHandlesFace
 from topics.handles.membership import Ask
@@ -40,7 +40,7 @@ from topics.model.watch import WATCH_HEARTBEAT_MS
 T = TypeVar("T")
 
 
-class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace):
+class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace, AsyncClosing):
     """A client of one server, for one event loop."""
 
     def __init__(
@@ -299,17 +299,6 @@ class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace):
 
     async def close(self) -> None:
         await self._transport.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return f"AsyncTopics({self.url!r})"

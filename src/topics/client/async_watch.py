@@ -3,19 +3,19 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from topics.client.async_stream import AsyncStream
 from topics.client.async_transport import AsyncTransport
 from topics.client.request import Response
 from topics.client.retry import Pause, Send
 from topics.client.watch_flow import Give, Open, Read, Step, Steps
+from topics.closing import AsyncClosing
 from topics.errors import TopicsError, Unreachable
 from topics.model.stream import WatchItem
 
 
-class AsyncWatch:
+class AsyncWatch(AsyncClosing):
     """An iterator for one task; `close` may come from any of the loop.
 
     Keeps: a task that is cancelled leaves no connection. Whoever asks again goes on behind the
@@ -49,17 +49,6 @@ class AsyncWatch:
         self._closed.set()
         self._drop()
         await asyncio.sleep(0)  # the transport lets go of its socket in the next turn
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _advance(self, step: Step) -> None:
         try:

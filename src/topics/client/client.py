@@ -7,8 +7,7 @@ import math
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from topics.client import calls, group_calls
 from topics.client.bulk import BulkFace
@@ -22,6 +21,7 @@ from topics.client.watch import Watch
 from topics.client.watch_flow import Patience, follow
 from topics.client.watching import Wanted, Watching, starts_of
 from topics.clock import Clock, SystemClock
+from topics.closing import Closing
 from topics.errors import Unreachable
 from topics.handles.face import HandlesFace
 from topics.handles.membership import Ask
@@ -39,7 +39,7 @@ from topics.model.watch import WATCH_HEARTBEAT_MS
 T = TypeVar("T")
 
 
-class Topics(GroupsFace, BulkFace, HandlesFace):
+class Topics(GroupsFace, BulkFace, HandlesFace, Closing):
     """A client of one server."""
 
     def __init__(
@@ -298,17 +298,6 @@ class Topics(GroupsFace, BulkFace, HandlesFace):
 
     def close(self) -> None:
         self._transport.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Topics({self.url!r})"

@@ -3,19 +3,19 @@
 import threading
 from collections import deque
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from topics.client.request import Response
 from topics.client.retry import Pause, Send
 from topics.client.sync_stream import SyncStream
 from topics.client.sync_transport import SyncTransport
 from topics.client.watch_flow import Give, Open, Read, Step, Steps
+from topics.closing import Closing
 from topics.errors import Unreachable
 from topics.model.stream import WatchItem
 
 
-class Watch:
+class Watch(Closing):
     """An iterator for one thread; `close` may come from any.
 
     Reads from the connection only when all that it brought before was handed out.
@@ -51,17 +51,6 @@ class Watch:
         stream = self._stream
         if stream is not None:
             stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _advance(self, step: Step) -> None:
         try:

@@ -5,9 +5,9 @@ Owns one task of the event loop.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from topics.closing import AsyncClosing
 from topics.errors import Closed, Throttled, TopicsError
 from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
 from topics.limits import check_topic_name
@@ -16,7 +16,7 @@ from topics.model.append import Appended
 AsyncDeliver = Callable[[str, bytes], Awaitable[Appended]]
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """Sends records of one topic, on one event loop."""
 
     def __init__(
@@ -73,17 +73,6 @@ class AsyncProducer:
             self._changed.notify_all()
         await self._task
         await self.flush()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes

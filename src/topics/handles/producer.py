@@ -7,10 +7,10 @@ told by the next `flush` or `close`, too.
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from topics.clock import Clock
+from topics.closing import Closing
 from topics.errors import Closed, Throttled, TopicsError
 from topics.handles.outbox import Entry, Outbox, ProducerSettings, Sent, encode_record
 from topics.limits import check_topic_name
@@ -20,7 +20,7 @@ Deliver = Callable[[str, bytes], Appended]
 """Appends the body of a write, as often as it takes."""
 
 
-class Producer:
+class Producer(Closing):
     """Sends records of one topic; safe for many threads."""
 
     def __init__(
@@ -85,17 +85,6 @@ class Producer:
             self._changed.notify_all()
         self._thread.join()
         self.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _is_full(self, size: int) -> bool:
         held = self._outbox.held_bytes

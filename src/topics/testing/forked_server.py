@@ -12,11 +12,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
+from topics.closing import Closing
 from topics.config import ServerConfig, nearest
 from topics.errors import ConfigError
 from topics.testing.fork_server import Order
@@ -58,7 +57,7 @@ class ServerTemplate:
         self._child.wait(DEADLINE_S)
 
 
-class ForkedServer:
+class ForkedServer(Closing):
     """One server on one directory; it keeps its port from life to life."""
 
     def __init__(
@@ -129,17 +128,6 @@ class ForkedServer:
         """Leave no process behind."""
         if self.is_running:
             self.kill9()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _config(self) -> ServerConfig:
         known = ServerConfig.__struct_fields__

@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from types import TracebackType
-from typing import Self
+
+from topics.closing import Closing
 
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 30.0
@@ -33,7 +33,7 @@ class ServerDidNotStart(RuntimeError):
         self.said = said
 
 
-class ServerProcess:
+class ServerProcess(Closing):
     """One server on one directory; it keeps its port from life to life."""
 
     def __init__(
@@ -122,17 +122,6 @@ class ServerProcess:
         elif self._child is not None:
             self.wait()
         self._stderr.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _end(self, number: signal.Signals) -> int:
         self.send_signal(number)
