@@ -41,10 +41,7 @@ class AsyncConsumer(Generic[T]):
 
     @property
     def assigned(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for partition in self._membership.owned:
-            found.setdefault(partition.topic, []).append(partition.number)
-        return found
+        return self._membership.assigned
 
     def __aiter__(self) -> AsyncIterator[GroupRecord[T] | GroupTombstone]:
         return self

@@ -43,10 +43,7 @@ class Consumer(Generic[T]):
     @property
     def assigned(self) -> dict[str, list[int]]:
         """Topic → partitions that are ours now."""
-        found: dict[str, list[int]] = {}
-        for partition in self._membership.owned:
-            found.setdefault(partition.topic, []).append(partition.number)
-        return found
+        return self._membership.assigned
 
     def __iter__(self) -> Iterator[GroupRecord[T] | GroupTombstone]:
         return self

@@ -105,8 +105,12 @@ class Membership(Generic[T]):
         self._commit_at_s = 0.0
 
     @property
-    def owned(self) -> list[Partition]:
-        return sorted(self._reading)
+    def assigned(self) -> dict[str, list[int]]:
+        """Topic → partitions that are ours now."""
+        found: dict[str, list[int]] = {}
+        for partition in sorted(self._reading):
+            found.setdefault(partition.topic, []).append(partition.number)
+        return found
 
     # For whoever says in the background that we live.
 
