@@ -45,7 +45,8 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(prefix="topics-bench-") as folder:
         place = Path(folder)
-        with ServerProcess(str(place / "data")) as server:
+        as_served = {"TOPICS_WAL_FILE_BYTES": "64MiB"}  # a server of a test has small ones
+        with ServerProcess(str(place / "data"), settings=as_served) as server:
             rows, groups = run(Bench(spark, server, place), count)
     spark.stop()
     table = "\n".join([HEAD, *(_line(row) for row in rows)])

@@ -19,7 +19,7 @@ from topics.closing import Closing
 from topics.config import ServerConfig, nearest
 from topics.errors import ConfigError
 from topics.testing.fork_server import Order
-from topics.testing.server_process import ServerDidNotStart
+from topics.testing.server_process import WAL_FILE_BYTES, ServerDidNotStart
 
 DEADLINE_S = 30.0
 SAID_CHARACTERS = 4_000
@@ -134,9 +134,10 @@ class ForkedServer(Closing):
         for name in self._settings:
             if name not in known:
                 raise ConfigError(f"unknown setting {name!r}{nearest(name, known)}")
+        small = {"wal_file_bytes": WAL_FILE_BYTES}
         ours = {"data_dir": self.data_dir, "host": "127.0.0.1", "port": self.port}
         try:
-            return msgspec.convert({**self._settings, **ours}, ServerConfig)
+            return msgspec.convert({**small, **self._settings, **ours}, ServerConfig)
         except msgspec.ValidationError as error:
             raise ConfigError(f"a setting cannot be used: {error}") from None
 

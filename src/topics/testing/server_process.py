@@ -19,6 +19,7 @@ from topics.closing import Closing
 
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 30.0
+WAL_FILE_BYTES = 4 << 20  # preallocated four times over; a run of tests has a hundred servers
 SAID_CHARACTERS = 4_000
 _LISTENS = re.compile(rb"http://127\.0\.0\.1:(\d+)")
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 - plain strings, no disk is touched
@@ -168,6 +169,7 @@ def _environment(settings: dict[str, str], keys: str | None) -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}  # noqa: TID251 - a child needs PATH and its like
     ours["PYTHONPATH"] = _SOURCE
     ours["PYTHONUNBUFFERED"] = "1"
+    ours["TOPICS_WAL_FILE_BYTES"] = str(WAL_FILE_BYTES)
     ours.update(settings)
     if keys is not None:
         ours["TOPICS_API_KEYS"] = keys
