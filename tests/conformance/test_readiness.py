@@ -1,6 +1,9 @@
 """A start takes its time: until the log is read, the server says so and how far it is."""
 
+import json
 import threading
+import time
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -17,11 +20,20 @@ BATCHES = 40
 PATHS = ("/v0/ready", "/readyz", "/v0/topics", "/v0/health")
 
 
+class Early(NamedTuple):
+    """What an event stream got that was asked for before the log was read."""
+
+    asked_s: float
+    status: int
+    seqs: list[int]
+
+
 class Prober:
     """Asks a server that is just starting, and keeps every answer."""
 
     def __init__(self, url: str) -> None:
         self.answers: dict[str, list[httpx.Response]] = {path: [] for path in PATHS}
+        self.refused_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._ask, args=(url,))
         self._thread.start()
@@ -38,22 +50,77 @@ class Prober:
                         self.answers[path].append(client.get(path))
                     except httpx.TransportError:
                         break
+                    if self.answers[path][-1].status_code != 200:
+                        self.refused_s = time.monotonic()
+
+
+class Browser:
+    """Comes back to its watch as soon as somebody listens, as `EventSource` does."""
+
+    def __init__(self, url: str, path: str) -> None:
+        self.early: Early | None = None
+        self._thread = threading.Thread(target=self._follow, args=(url, path), daemon=True)
+        self._thread.start()
+
+    def wait(self) -> Early | None:
+        self._thread.join(30)
+        return self.early
+
+    def _follow(self, url: str, path: str) -> None:
+        with open_client(url) as client:
+            while self.early is None:
+                try:
+                    self.early = self._ask(client, path)
+                except httpx.ConnectError:
+                    time.sleep(0.001)
+
+    def _ask(self, client: httpx.Client, path: str) -> Early:
+        asked_s = time.monotonic()
+        headers = {"Accept": "text/event-stream"}
+        with client.stream("GET", path, headers=headers, timeout=30) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: ") and "records" in line:
+                    records = json.loads(line.removeprefix("data: "))["records"]
+                    return Early(asked_s, answer.status_code, [r["$seq"] for r in records])
+            return Early(asked_s, answer.status_code, [])
+
+
+class Start(NamedTuple):
+    """A start as its clients saw it."""
+
+    prober: Prober
+    early: Early | None
 
 
 @pytest.fixture(scope="module")
-def answers(server: ServerProcess) -> dict[str, list[httpx.Response]]:
+def start(server: ServerProcess) -> Start:
     """Fill a log, kill the server, and ask it all through its next start."""
     with open_client(server.url) as client:
+        client.put("/v0/topics/t", json={}).raise_for_status()
+        watch = ok(client.post("/v0/watch", json={"topics": {"t": {"from_seq": 0}}}))
         body: Reply = {"records": [{"data": {"n": n, "pad": "x" * 50}} for n in range(10_000)]}
         for _ in range(BATCHES):
             client.post("/v0/topics/t?return_seqs=false", json=body).raise_for_status()
     server.kill9()
-    prober = Prober(server.url)
+    prober, browser = Prober(server.url), Browser(server.url, watch["stream_url"])
     try:
         server.restart()
+        return Start(prober, browser.wait())
     finally:
         prober.stop()
-    return prober.answers
+
+
+@pytest.fixture(scope="module")
+def answers(start: Start) -> dict[str, list[httpx.Response]]:
+    return start.prober.answers
+
+
+def test_a_stream_waits_for_the_log_instead(start: Start) -> None:
+    """A browser would take a 503 for the end, and never come back."""
+    assert start.early is not None
+    assert start.early.asked_s < start.prober.refused_s, "the log was read already"
+    assert start.early.status == 200
+    assert start.early.seqs[:3] == [1, 2, 3]
 
 
 def test_readiness_is_refused_with_the_progress_until_the_log_is_read(

@@ -25,6 +25,7 @@ from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
 from topics.api.sampling import Sampling
 from topics.api.sessions import Sessions
+from topics.api.sse import accepts_events
 from topics.api.tickets import Tickets
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 REMEMBERED_HEADS = 1024
 REMEMBERED_HEAD_BYTES = 1024
+EARLY_STREAMS = 4096
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -79,6 +81,7 @@ class App:
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
+        self._early_streams: list[Exchange] = []
         self._inflight_max = config.max_inflight_per_key or sys.maxsize
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self.slow_s = config.slow_request_ms / 1000 or float("inf")
@@ -122,6 +125,13 @@ class App:
         self._live = Live(self, log)
         self.on_stop += (self._live.stop, self.sampling.stop)
         self.sampling.start()
+
+    def open_early_streams(self) -> None:
+        """Answer who came for a stream before the log was replayed."""
+        early, self._early_streams = self._early_streams, []
+        for exchange in early:
+            if not exchange.answered:  # still there
+                self._handle(exchange)
 
     def effective_priority(self, topic: Topic) -> int:
         return priority_of(topic, now_ms=self.clock.now_ms())
@@ -194,13 +204,17 @@ class App:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Answer, or begin to."""
-        head, route = exchange.head, exchange.route
         exchange.caller.requests += 1
+        self._handle(exchange)
+
+    def _handle(self, exchange: Exchange) -> None:
+        head, route = exchange.head, exchange.route
         try:
             if head.refusal is not None:
                 raise head.refusal  # noqa: TRY301 - one way out of a refused request
-            if self._is_closed(route) or exchange.caller.requests > self._inflight_max:
-                self._check_open(exchange)
+            is_over = exchange.caller.requests > self._inflight_max
+            if (self._is_closed(route) or is_over) and not self._may_go_on(exchange):
+                return
             if head.is_encoded:
                 exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
             waits = route.handle(self, exchange)
@@ -231,14 +245,33 @@ class App:
     def _is_closed(self, route: Route) -> bool:
         return route.needs_log and (self.stopping or self.log is None)
 
-    def _check_open(self, exchange: Exchange) -> None:
-        """Refuse what cannot be served now."""
+    def _comes_early(self, exchange: Exchange) -> bool:
+        """Tell whether this is for a stream that can be had soon.
+
+        A browser's `EventSource` takes a 503 for the end and never asks again, so that a restart
+        would lose whoever comes back while the log is replayed.
+        """
+        return (
+            self.log is None
+            and not self.stopping
+            and exchange.route.is_stream
+            and accepts_events(exchange)
+            and len(self._early_streams) < EARLY_STREAMS
+        )
+
+    def _may_go_on(self, exchange: Exchange) -> bool:
+        """Refuse what cannot be served now; False for what waits until it can."""
+        if self._comes_early(exchange):
+            exchange.is_slow = True
+            self._early_streams.append(exchange)
+            return False
         if self._is_closed(exchange.route):
             if self.stopping:
                 raise Closed("the server is stopping: try again soon")
             raise NotReady(self.replay_progress)
         if not exchange.caller.is_anonymous:
             raise LimitReached("max_inflight_per_key", self._inflight_max)
+        return True
 
     def _answer_bug(self, exchange: Exchange, bug: Exception) -> None:
         self.request_log.bug(exchange, bug)
@@ -280,6 +313,7 @@ class App:
     async def drain(self) -> None:
         """Wait for what is under way, as long as the budget lasts."""
         self.stopping = True
+        self.open_early_streams()  # they are told so
         for stop in list(self.on_stop):
             stop()
         deadline_s = self.clock.monotonic_s() + self.config.drain_ms / 1000

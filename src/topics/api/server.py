@@ -110,6 +110,7 @@ class Server:
             await face.open(log)
         app.open(log)
         app.watches.restore(watches)
+        app.open_early_streams()
 
     async def stop(self) -> None:
         """Take no more connections, end streams, drain, snapshot."""

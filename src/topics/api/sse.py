@@ -18,9 +18,13 @@ HEADERS = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
 SSE = Sse()
 
 
+def accepts_events(exchange: Exchange) -> bool:
+    return "text/event-stream" in exchange.head.headers.get("accept", "").lower()
+
+
 def check_accepts(exchange: Exchange) -> None:
     """Refuse who did not ask for a stream: a plain client would wait for its end for ever."""
-    if "text/event-stream" not in exchange.head.headers.get("accept", "").lower():
+    if not accepts_events(exchange):
         raise NotAcceptable("this is a stream: send Accept: text/event-stream")
 
 
