@@ -1,7 +1,7 @@
 # Frames to columns: the buffers of Arrow arrays, so that nobody makes an object a record.
 #
-# First every wanted frame is looked at once, checked, and its place noted; then each column is
-# filled in a loop of its own, whose size is known by then.
+# Every wanted frame is looked at once: checked, its data copied while it is near, the place of its
+# other parts noted. Those fill their columns in loops of their own, whose size is known by then.
 
 cdef enum:
     COLUMN_DATA = 1
@@ -11,6 +11,7 @@ cdef enum:
 
     COLUMNS_DONE = 0
     COLUMNS_TOO_BIG = 5
+    COLUMNS_TOO_MUCH = 6
 
 cdef uint64_t COLUMN_BYTES_MAX = 0x7FFFFFFF
 cdef uint64_t I64_MAX = 0x7FFFFFFFFFFFFFFF
@@ -20,10 +21,18 @@ cdef struct Piece:
     const uint8_t* at
     uint32_t size
 
+# Data, meta, tag and node.
 cdef struct Row:
-    uint64_t seq
-    uint64_t ts
     Piece pieces[4]
+
+# The columns of seq, time and data while they fill; data that nobody asked for is at NULL.
+cdef struct Filling:
+    uint8_t* seqs
+    uint8_t* times
+    uint8_t* offsets
+    uint8_t* heap
+    uint64_t room
+    uint64_t end
 
 # What the rows hold of each column, in all.
 cdef struct Sums:
@@ -51,28 +60,39 @@ cdef inline void note_row(Row* row, const Frame* frame, uint64_t meta_at) noexce
 
 cdef inline void sum_row(const Row* row, Sums* sums) noexcept nogil:
     cdef int which
-    for which in range(4):
+    for which in range(1, 4):
         sums.sizes[which] += row.pieces[which].size
         sums.present[which] += row.pieces[which].at != NULL
 
 
+cdef inline bint copy_data(Filling* filling, const Piece* data, Py_ssize_t at) noexcept nogil:
+    """Put the data of row `at` at the end of its column; False if it has no room left."""
+    if data.size > filling.room - filling.end:
+        return False
+    memcpy(filling.heap + filling.end, data.at, data.size)
+    filling.end += data.size
+    store_u32(filling.offsets + 4 * (at + 1), <uint32_t> filling.end)
+    return True
+
+
 cdef int collect_rows(
-    Projector* work, bint reads_frames, Row* rows, Sums* sums
+    Projector* work, bint reads_frames, Row* rows, Sums* sums, Filling* filling
 ) noexcept nogil:
     """Note every live entry that matches; `work.count` says how many."""
     cdef Entry entry
+    cdef uint64_t seq
+    cdef uint64_t ts
+    cdef Row* row
     cdef Frame frame
     cdef uint64_t meta_at
     cdef int outcome
-    cdef Row* row
     while work.at < work.stop:
         entry = load_entry(work.idx, work.at)
         if entry.flags & FLAG_DELETED:
             work.at += 1
             continue
-        row = rows + work.count
-        row.seq = work.first_seq + work.at
-        row.ts = entry.ts
+        seq = work.first_seq + work.at
+        ts = entry.ts
         work.bad_offset = entry.offset
         if reads_frames:
             outcome = read_entry(work, &entry, &frame, &meta_at)
@@ -81,11 +101,16 @@ cdef int collect_rows(
             if work.matcher.operator != MATCH_NONE and not tag_matches(&work.matcher, &frame):
                 work.at += 1
                 continue
-            row.ts = frame.ts
+            ts = frame.ts
+            row = rows + work.count
             note_row(row, &frame, meta_at)
             sum_row(row, sums)
-        if row.seq > I64_MAX or row.ts > I64_MAX:
+            if filling.heap != NULL and not copy_data(filling, row.pieces, work.count):
+                return COLUMNS_TOO_MUCH
+        if seq > I64_MAX or ts > I64_MAX:
             return COLUMNS_TOO_BIG
+        store_u64(filling.seqs + 8 * work.count, seq)
+        store_u64(filling.times + 8 * work.count, ts)
         work.at += 1
         work.count += 1
     return COLUMNS_DONE
@@ -116,7 +141,7 @@ cdef object build_column(const Row* rows, Py_ssize_t count, int which, const Sum
     cdef uint64_t total = sums.sizes[which]
     cdef Py_ssize_t nulls = count - sums.present[which]
     if total > COLUMN_BYTES_MAX:
-        raise ValueError("a column takes more than 2 GiB: decode fewer records at a time")
+        raise_too_much()
     if nulls == count and count:
         return Column(bytes(4 * (count + 1)), b"", bytes((count + 7) // 8), nulls)
     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))
@@ -134,47 +159,90 @@ cdef object build_column(const Row* rows, Py_ssize_t count, int which, const Sum
     return Column(offsets, heap, bytes(validity) if nulls else b"", nulls)
 
 
-cdef object build_columns(const Row* rows, Py_ssize_t count, int columns, const Sums* sums):
-    cdef bytes seqs = PyBytes_FromStringAndSize(NULL, 8 * count)
-    cdef bytes times = PyBytes_FromStringAndSize(NULL, 8 * count)
-    cdef uint8_t* seqs_at = <uint8_t*> PyBytes_AS_STRING(seqs)
-    cdef uint8_t* times_at = <uint8_t*> PyBytes_AS_STRING(times)
+cdef object raise_too_much():
+    raise ValueError("a column takes more than 2 GiB: decode fewer records at a time")
+
+
+cdef uint64_t data_room(const Projector* work) noexcept nogil:
+    """Sum up the frames of live entries: no data is longer than its frame."""
+    cdef uint64_t room = 0
+    cdef Entry entry
     cdef Py_ssize_t i
-    for i in range(count):
-        store_u64(seqs_at + 8 * i, rows[i].seq)
-        store_u64(times_at + 8 * i, rows[i].ts)
+    for i in range(work.at, work.stop):
+        entry = load_entry(work.idx, i)
+        if not entry.flags & FLAG_DELETED:
+            room += min(<uint64_t> entry.size, <uint64_t> work.buffer_bytes)
+    return min(room, COLUMN_BYTES_MAX)
+
+
+cdef object take_bytes(PyObject** made, Py_ssize_t size):
+    """Give what was made, shortened in its place; it has no other owner."""
+    resize_bytes(made, size)
+    taken = <object> made[0]
+    Py_XDECREF(made[0])
+    made[0] = NULL
+    return taken
+
+
+cdef object decode_rows(Projector* work, int columns, Row* rows, PyObject** made):
+    """Fill the columns; `made` keeps those of seq, time and data until they are whole."""
+    cdef bint reads_frames = columns != 0 or work.matcher.operator != MATCH_NONE or work.verify
+    cdef Py_ssize_t most = work.stop - work.at
+    cdef object data = None
+    cdef Filling filling
+    cdef Sums sums
+    cdef int outcome
+    memset(&sums, 0, sizeof(Sums))
+    memset(&filling, 0, sizeof(Filling))
+    made[0] = new_bytes(NULL, 8 * most)
+    made[1] = new_bytes(NULL, 8 * most)
+    filling.seqs = <uint8_t*> PyBytes_AS_STRING(<object> made[0])
+    filling.times = <uint8_t*> PyBytes_AS_STRING(<object> made[1])
+    if columns & COLUMN_DATA:
+        filling.room = data_room(work)
+        made[2] = new_bytes(NULL, 4 * (most + 1))
+        made[3] = new_bytes(NULL, filling.room)
+        filling.offsets = <uint8_t*> PyBytes_AS_STRING(<object> made[2])
+        filling.heap = <uint8_t*> PyBytes_AS_STRING(<object> made[3])
+        store_u32(filling.offsets, 0)
+    with nogil:
+        outcome = collect_rows(work, reads_frames, rows, &sums, &filling)
+    if outcome == COLUMNS_TOO_BIG:
+        raise CorruptData(
+            f"record {work.first_seq + <uint64_t> work.at} at byte {work.bad_offset} "
+            "has a seq or a time that is too big"
+        )
+    if outcome == COLUMNS_TOO_MUCH:
+        raise_too_much()
+    if outcome != COLUMNS_DONE:
+        raise_bad_record(outcome, work)
+    if columns & COLUMN_DATA:
+        offsets = take_bytes(made + 2, 4 * (work.count + 1))
+        data = Column(offsets, take_bytes(made + 3, filling.end), b"", 0)
     return Columns(
-        count,
-        seqs,
-        times,
-        build_column(rows, count, 0, sums) if columns & COLUMN_DATA else None,
-        build_column(rows, count, 1, sums) if columns & COLUMN_META else None,
-        build_column(rows, count, 2, sums) if columns & COLUMN_TAG else None,
-        build_column(rows, count, 3, sums) if columns & COLUMN_NODE else None,
+        work.count,
+        take_bytes(made, 8 * work.count),
+        take_bytes(made + 1, 8 * work.count),
+        data,
+        build_column(rows, work.count, 1, &sums) if columns & COLUMN_META else None,
+        build_column(rows, work.count, 2, &sums) if columns & COLUMN_TAG else None,
+        build_column(rows, work.count, 3, &sums) if columns & COLUMN_NODE else None,
     )
 
 
 cdef object decode_all(Projector* work, int columns):
-    cdef bint reads_frames = columns != 0 or work.matcher.operator != MATCH_NONE or work.verify
+    cdef PyObject* made[4]
+    cdef int i
     cdef Row* rows = <Row*> malloc(max(work.stop - work.at, 1) * sizeof(Row))
-    cdef Sums sums
-    cdef int outcome
     if rows == NULL:
         raise MemoryError
-    memset(&sums, 0, sizeof(Sums))
+    memset(made, 0, sizeof(made))
     try:
-        with nogil:
-            outcome = collect_rows(work, reads_frames, rows, &sums)
-        if outcome == COLUMNS_TOO_BIG:
-            raise CorruptData(
-                f"record {work.first_seq + <uint64_t> work.at} at byte {work.bad_offset} "
-                "has a seq or a time that is too big"
-            )
-        if outcome != COLUMNS_DONE:
-            raise_bad_record(outcome, work)
-        return build_columns(rows, work.count, columns, &sums)
+        return decode_rows(work, columns, rows, made)
     finally:
         free(rows)
+        for i in range(4):
+            Py_XDECREF(made[i])
 
 
 def decode_columns(
