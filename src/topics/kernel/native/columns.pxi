@@ -40,14 +40,21 @@ cdef struct Sums:
     Py_ssize_t present[4]
 
 
+cdef inline Piece data_of(const Frame* frame, uint64_t meta_at) noexcept nogil:
+    cdef Piece data
+    data.at = frame.data
+    data.size = frame.data_len
+    if frame.flags & FLAG_META:
+        data.at = frame.data + SIZE_BYTES
+        data.size = <uint32_t> (meta_at - SIZE_BYTES)
+    return data
+
+
 cdef inline void note_row(Row* row, const Frame* frame, uint64_t meta_at) noexcept nogil:
+    row.pieces[0] = data_of(frame, meta_at)
     row.pieces[1].at = row.pieces[2].at = row.pieces[3].at = NULL
     row.pieces[1].size = row.pieces[2].size = row.pieces[3].size = 0
-    row.pieces[0].at = frame.data
-    row.pieces[0].size = frame.data_len
     if frame.flags & FLAG_META:
-        row.pieces[0].at = frame.data + SIZE_BYTES
-        row.pieces[0].size = <uint32_t> (meta_at - SIZE_BYTES)
         row.pieces[1].at = frame.data + meta_at
         row.pieces[1].size = <uint32_t> (frame.data_len - meta_at)
     if frame.flags & FLAG_TAG:
@@ -65,7 +72,7 @@ cdef inline void sum_row(const Row* row, Sums* sums) noexcept nogil:
         sums.present[which] += row.pieces[which].at != NULL
 
 
-cdef inline bint copy_data(Filling* filling, const Piece* data, Py_ssize_t at) noexcept nogil:
+cdef inline bint copy_data(Filling* filling, Piece data, Py_ssize_t at) noexcept nogil:
     """Put the data of row `at` at the end of its column; False if it has no room left."""
     if data.size > filling.room - filling.end:
         return False
@@ -82,7 +89,7 @@ cdef int collect_rows(
     cdef Entry entry
     cdef uint64_t seq
     cdef uint64_t ts
-    cdef Row* row
+    cdef bint notes = False  # nothing to note yet: many topics have data alone
     cdef Frame frame
     cdef uint64_t meta_at
     cdef int outcome
@@ -102,10 +109,15 @@ cdef int collect_rows(
                 work.at += 1
                 continue
             ts = frame.ts
-            row = rows + work.count
-            note_row(row, &frame, meta_at)
-            sum_row(row, sums)
-            if filling.heap != NULL and not copy_data(filling, row.pieces, work.count):
+            if not notes and frame.flags & (FLAG_META | FLAG_TAG | FLAG_NODE):
+                notes = True
+                memset(rows, 0, work.count * sizeof(Row))
+            if notes:
+                note_row(rows + work.count, &frame, meta_at)
+                sum_row(rows + work.count, sums)
+            if filling.heap != NULL and not copy_data(
+                filling, data_of(&frame, meta_at), work.count
+            ):
                 return COLUMNS_TOO_MUCH
         if seq > I64_MAX or ts > I64_MAX:
             return COLUMNS_TOO_BIG

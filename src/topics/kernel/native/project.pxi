@@ -192,7 +192,7 @@ cdef inline uint8_t* put_record(
     return put_literal(out, b"}")
 
 
-cdef int read_entry(
+cdef inline int read_entry(
     Projector* work, const Entry* entry, Frame* frame, uint64_t* meta_at
 ) noexcept nogil:
     work.bad_offset = entry.offset
