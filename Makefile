@@ -36,8 +36,9 @@ check: setup ## lint, types, import directions; changes nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: setup ## unit, property and crash tests: a few minutes
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+test: setup ## all tests that are not slow, then those of Spark in one session: about a quarter of an hour
+	$(BIN)/pytest -n 2 -m "not slow and not spark"
+	$(BIN)/pytest -m "spark and not slow"
 
 crash: setup ## power cuts, disk faults, killed processes only
 	$(BIN)/pytest -n 2 -m crash

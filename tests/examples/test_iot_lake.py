@@ -3,13 +3,13 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.examples.program import ROOT, Program
+from tests.pipeline.java import needs_java
 
 from topics.testing.forked_server import ForkedServer
 
@@ -17,13 +17,6 @@ FILE = ROOT / "examples/iot/lake.toml"
 README = ROOT / "examples/iot/README.md"
 COUNT = "SELECT count(*) AS readings, max(size(value.celsius)) AS samples FROM lake_readings"
 DEADLINE_S = 600.0
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(
-        not (ROOT / "src/topics/cli/pipeline.py").exists(), reason="there is no `topics pipeline`"
-    ),
-]
 
 
 def run_pipeline(*arguments: str, url: str, stdin: str = "") -> str:
@@ -50,7 +43,7 @@ def test_the_file_is_one_that_can_be_run(topics_server: ForkedServer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs")
+@needs_java
 def test_every_reading_is_in_the_lake_once(topics_server: ForkedServer, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics[spark]")
     url, lake = topics_server.url, tmp_path / "lake"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from tests.pipeline.feed import HANG_S, Feed, wait_until
+from tests.pipeline.java import needs_java
 from tests.pipeline.lakes import Lake
 
 from topics.cli import exit_codes
@@ -34,7 +35,6 @@ from topics.testing.server_process import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 RECORDS = 450
 
 
@@ -282,6 +282,7 @@ def test_a_manifest_that_names_a_seq_twice_or_never_is_bad(fed: Feed) -> None:
     assert "floors" in judge_manifest(low).findings[0].message
 
 
+@needs_java
 def test_the_command_writes_its_reports_and_ends_with_the_code_for_damage(
     store: Path, tmp_path: Path
 ) -> None:

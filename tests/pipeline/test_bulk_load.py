@@ -19,8 +19,6 @@ from topics.testing.server_process import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
 
 def load(
     spark: "SparkSession",

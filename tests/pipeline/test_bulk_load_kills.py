@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipeline.feed import HANG_S, Feed, wait_until
+from tests.pipeline.java import needs_java
 from tests.pipeline.killed_load import SEGMENT_BYTES, STAGES, in_the_middle, reach
 
 from topics.pipeline.jobs import bulk_load as job
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 errors = pytest.importorskip("pyspark.errors")
 java = pytest.importorskip("py4j.protocol")
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.crash
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 60_000
@@ -89,6 +90,7 @@ def started(feed: Feed, path: str, stage: str, folder: Path) -> Iterator[None]:
         driver.wait()
 
 
+@needs_java
 @pytest.mark.parametrize(
     "stage",
     # Each costs the start of a Spark: `make test` takes the two in which most happens.

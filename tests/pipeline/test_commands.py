@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import IO
 
 import pytest
 from tests.pipeline.feed import HANG_S, Feed, wait_until
+from tests.pipeline.java import needs_java
 from tests.unit.cli.test_command_tree import COMMANDS as EVERY
 from typer.testing import CliRunner
 
@@ -96,8 +96,7 @@ def test_a_java_that_is_too_old_is_named_with_its_version(tmp_path: Path) -> Non
     assert f'{java} is openjdk version "11.0.2"' in line
 
 
-@pytest.mark.spark
-@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs")
+@needs_java
 def test_a_python_that_workers_lack_is_named() -> None:
     done = run("pipeline", "sql", "-e", "SELECT 1", PYSPARK_PYTHON="/nowhere/python")
     assert done.returncode == 2
@@ -195,7 +194,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in listed.read_text().split()] if listed.exists() else []
 
 
-@pytest.mark.spark
+@needs_java
 @pytest.mark.crash
 @pytest.mark.parametrize("up", ["with java"], indirect=True)
 def test_the_pipeline_dies_with_a_server_that_is_killed(up: "subprocess.Popen[str]") -> None:

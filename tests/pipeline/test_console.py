@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BINARY = find_chromium()
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(
-        BINARY is None, reason="no chromium on this machine: apt-get install chromium"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    BINARY is None, reason="no chromium on this machine: apt-get install chromium"
+)
 ROWS = "Object.fromEntries([...document.querySelectorAll('%s tbody tr')].map(row => %s))"
 RUNS = ROWS % ("#runs", "[row.cells[0].textContent, [...row.cells].map(one => one.textContent)]")
 TABLES = ROWS % ("#tables", "[row.cells[0].textContent, row.cells[1].textContent]")

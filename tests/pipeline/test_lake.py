@@ -16,8 +16,6 @@ from topics.pipeline.lake.typed import TypedTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
 
 @pytest.fixture
 def lake(spark: "SparkSession", feed: Feed, tmp_path: Path) -> Lake:

@@ -17,7 +17,6 @@ from topics.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 HOUR_MS = 3_600_000
 
 

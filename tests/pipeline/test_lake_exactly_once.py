@@ -1,15 +1,11 @@
 """The lake across crashes of its driver: every record once, whatever was half done."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.feed import HANG_S, Feed, wait_until
+from tests.pipeline.feed import Feed
 from tests.pipeline.lakes import Lake
 
 from topics.errors import PipelineError
@@ -19,8 +15,7 @@ from topics.pipeline.lake.log import LakeLog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.crash]
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.crash
 
 
 @pytest.fixture
@@ -62,39 +57,6 @@ def test_a_driver_that_ends_around_a_commit_writes_the_batch_once(
     feed.number(10, start=60)
     lake.run(max_records=30)
     assert lake.seqs() == lake.seqs(feed.topic) == list(range(1, 71))
-
-
-def test_a_driver_that_is_killed_between_batches_leaves_a_lake_that_is_exact(
-    lake: Lake, feed: Feed
-) -> None:
-    feed.number(600)
-    command = [sys.executable, "-m", "topics", "pipeline", "lake", "--once", "--lake", lake.root]
-    command += ["--url", feed.url, "--topics", feed.topic, "--max-records", "20"]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}"}
-    log = LakeLog(lake.root)
-    driver = subprocess.Popen(
-        [*command, "--master", "local[1]"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_until(
-            lambda: log.load().version >= 2 or driver.poll() is not None,
-            "three commits of the driver",
-            deadline_s=HANG_S,
-        )
-        assert driver.poll() is None, "it ended by itself"
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    reached = lake.seqs()
-    assert reached == list(range(1, len(reached) + 1)), "a reader sees whole batches, in order"
-    assert len(reached) % 20 == 0
-    assert len(reached) < 600, "it was killed before its end"
-    lake.run()
-    assert lake.seqs() == lake.seqs(feed.topic) == list(range(1, 601))
 
 
 def test_executors_that_lack_the_lake_are_refused_before_a_batch_counts(

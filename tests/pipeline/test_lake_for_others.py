@@ -20,7 +20,6 @@ from topics.pipeline.lake.query import QueryOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 pytest.importorskip("deltalake", reason="pip install topics[delta]")
 pytest.importorskip("pyiceberg", reason="pip install topics[iceberg]")
 FORMATS = [TableFormat("delta"), TableFormat("iceberg")]

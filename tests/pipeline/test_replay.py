@@ -15,8 +15,6 @@ from topics.testing.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
 
 def run_replay(spark: "SparkSession", feed: Feed, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
     options = ReplayOptions(

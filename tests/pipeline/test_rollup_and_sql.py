@@ -25,12 +25,7 @@ from topics.pipeline.lake.tables import read_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-spark_test = pytest.mark.spark
-one_worker = pytest.mark.xdist_group("spark")
 
-
-@spark_test
-@one_worker
 def test_a_rollup_counts_records_bytes_and_delay_by_tag(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
@@ -58,8 +53,6 @@ def test_a_rollup_counts_records_bytes_and_delay_by_tag(
     assert LakeLog(str(tmp_path)).load().queries["rollup"].batch == 1
 
 
-@spark_test
-@one_worker
 def test_sql_reads_topics_and_tables_by_name(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:
@@ -88,8 +81,6 @@ def test_sql_reads_topics_and_tables_by_name(
     assert run_query(spark, "SELECT 1 AS un_clear", options).count() == 1, "it is no table here"
 
 
-@spark_test
-@one_worker
 def test_the_command_prints_a_table_csv_or_json_and_takes_queries_from_stdin(
     spark: "SparkSession", feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,8 +110,6 @@ def test_the_command_prints_a_table_csv_or_json_and_takes_queries_from_stdin(
     ]
 
 
-@spark_test
-@one_worker
 def test_an_error_of_a_query_is_told_by_us_alone(
     spark: "SparkSession", capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,6 @@ from topics.pipeline.run_file import run_pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 FILE = """
 lake = "{lake}"

@@ -151,8 +151,6 @@ source = "one"
 """
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 def test_a_file_of_all_kinds_can_be_run_again_and_finds_damage_when_there_is_some(
     spark: "SparkSession", feed: Feed, tmp_path: Path
 ) -> None:

@@ -13,8 +13,6 @@ from topics.testing.server_process import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
 
 def test_the_chart_of_the_tutorial_is_drawn_from_the_files_of_a_lake(
     spark: "SparkSession",

@@ -17,7 +17,6 @@ from topics.testing.server_process import ServerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 VIAS = ["segments", "http", "auto"]
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
 
 def stream(spark: "SparkSession", feed: Feed, **options: Any) -> "DataFrame":  # noqa: ANN401 - any option
     given = {"url": feed.url, "topic": feed.topic, "startingOffsets": "earliest", **options}

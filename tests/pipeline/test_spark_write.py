@@ -10,7 +10,6 @@ from tests.pipeline.feed import Feed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 KEYS = "reader-and-writer:rw+a,nobody:r:other,writer:w"
 
 
