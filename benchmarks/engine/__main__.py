@@ -64,6 +64,7 @@ def best_append_rate(durability: str, batches: int) -> float:
 def append_rows(scale: int) -> list[Row]:
     disk = best_append_rate("disk", 1000 // scale)
     fsync = best_append_rate("fsync", 1000 // scale)
+    bare = max(commit.bare_records_per_second(batches=1000 // scale) for _ in range(3))
     sustained = best_append_rate("disk", 5000 // scale)
     sustained_fsync = best_append_rate("fsync", 5000 // scale)
     twin = twin_append_rate()
@@ -74,9 +75,9 @@ def append_rows(scale: int) -> list[Row]:
         Row(
             "append, batches of 1000, `fsync`",
             _millions(fsync),
-            f"{fsync / disk:.0%} of `disk`",
-            "≥ 60 %",
-            fsync >= 0.6 * disk,
+            f"{fsync / disk:.0%} of `disk`, {fsync / bare:.0%} of bare writes and syncs",
+            "≥ 60 % of 2 M/s",
+            fsync >= 0.6 * 2e6,
         ),
         Row(
             "append, `disk`, five times as long",

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import topics
-from benchmarks.engine.payloads import body
+from benchmarks.engine.payloads import BATCH, body
 from benchmarks.engine.places import data_dir
 from topics.aio import AsyncLog
 
@@ -38,6 +38,28 @@ def interleaved_p50_us(rounds: int = 20, per_round: int = 50) -> tuple[float, fl
                 offset += FRAME_BYTES
         os.close(file)
     return _median_us(ours), _median_us(bare)
+
+
+def bare_records_per_second(*, batches: int) -> float:
+    """Return how many such records bare writes and syncs take, several writes to a sync."""
+    return max(_bare_rate(batches, shared) for shared in (1, 2, 4, 8))
+
+
+def _bare_rate(batches: int, shared: int) -> float:
+    frames = b"x" * (FRAME_BYTES * BATCH)
+    with data_dir() as path:
+        file = os.open(Path(path) / "bare", os.O_CREAT | os.O_RDWR)
+        os.posix_fallocate(file, 0, len(frames) * batches)
+        os.fdatasync(file)
+        started = time.perf_counter()
+        for number in range(batches):
+            os.pwrite(file, frames, number * len(frames))
+            if number % shared == shared - 1:
+                os.fdatasync(file)
+        os.fdatasync(file)
+        elapsed = time.perf_counter() - started
+        os.close(file)
+    return batches * BATCH / elapsed
 
 
 async def _rate(log: AsyncLog, *, appenders: int, each: int) -> float:
