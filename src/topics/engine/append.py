@@ -85,7 +85,10 @@ class Append(Change):
         topic, batch, shard = self.topic, self.batch, self.shard
         self._leave()
         durable = self.outlives_restart
-        topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=durable)
+        frames: Buffer = batch.frames
+        if len(frames) >= VIEW_BYTES_MIN:
+            frames = self._frames_to_keep()
+        topic.publish(batch, self.first_seq, frames=frames, durable=durable)
         if topic.routed:
             shard.on_routed(topic)
         if topic.enforce_caps():
@@ -118,7 +121,7 @@ class Append(Change):
         Measured at 200 B a record: 130 ns a record of page faults against 70 ns of parsing.
         """
         frames = self.batch.frames
-        if self.frames == 0 or len(frames) < VIEW_BYTES_MIN:
+        if self.frames == 0:
             return frames
         file, offset = self.position
         start = Position(file, offset + self.size - len(frames))
@@ -189,8 +192,8 @@ def submit_append(
     now_ms = clock.now_ms()
     config = topic.config
     window_ms = config.idempotency_window_ms
-    repeat = None
-    if options.repeatable:
+    repeat, repeatable = None, options.repeatable
+    if repeatable:
         repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
     if repeat is not None:
         ticket = Repeat(topic, repeat, needs_sync=topic.awaiting_sync > 0, waiter=waiter)
@@ -205,7 +208,7 @@ def submit_append(
     flags = FLAG_DURABLE if config.durable else 0
     stamp_batch(batch, topic_id=topic.id, first_seq=first_seq, ts=topic.last_ts, flags=flags)
     dedupe = None
-    if options.repeatable:
+    if repeatable:
         dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
         topic.idempotency.remember(dedupe, ts=topic.last_ts, window_ms=window_ms)
     append = Append(

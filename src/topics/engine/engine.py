@@ -495,16 +495,21 @@ class Engine:
         self, topic: Topic, write: Write, *, waiter: Waiter | None = None
     ) -> tuple[Shard, Append | Repeat]:
         """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
+        shard = self.registry.shard_of(topic)
+        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
+            raise Throttled(RETRY_AFTER_MS)
+        return shard, self._submit_append(shard, topic, write, waiter)
+
+    def _submit_append(
+        self, shard: Shard, topic: Topic, write: Write, waiter: Waiter | None
+    ) -> Append | Repeat:
         if self._closed:
             self._check_open()
-        shard = self.registry.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
-        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
-            raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
-            ticket = submit_append(
+            return submit_append(
                 shard,
                 topic,
                 batch,
@@ -512,14 +517,15 @@ class Engine:
                 clock=self.clock,
                 waiter=waiter,
             )
-        return shard, ticket
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
         shard = self.registry.shard_of(topic)
         if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             self.checkpoint()
-        shard, ticket = self.submit_append(topic, write)
+            if self._tail_is_full(shard):
+                raise Throttled(RETRY_AFTER_MS)
+        ticket = self._submit_append(shard, topic, write, None)
         shard.commit.commit(ticket)
         assert ticket.appended is not None
         return ticket.appended

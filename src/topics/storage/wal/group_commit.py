@@ -173,7 +173,8 @@ class GroupCommit:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
         if self._closing:
             raise Closed("the log is closed")
-        self.log.check_writable()
+        if self.log.failed is not None:
+            self.log.check_writable()
         waiting = self._pending_bytes + self._awaiting_bytes
         if waiting and waiting + size > self._queue_bytes:
             self.submit_full += 1
@@ -193,11 +194,14 @@ class GroupCommit:
         started_s = 0.0 if batch[-1].waiter is None else self._clock.monotonic_s()
         try:
             if size:
-                self.log.write(
-                    [buffer for ticket in batch for buffer in ticket.buffers],
-                    frames=sum(ticket.frames for ticket in batch),
-                    size=size,
-                )
+                if len(batch) == 1:
+                    self.log.write(batch[0].buffers, frames=batch[0].frames, size=size)
+                else:
+                    self.log.write(
+                        [buffer for ticket in batch for buffer in ticket.buffers],
+                        frames=sum([ticket.frames for ticket in batch]),
+                        size=size,
+                    )
         except (DiskFailed, ShardReadOnly) as error:
             # A disk that is full before a new file is needed leaves the log as it was, and only
             # this batch is refused. After any other failure no sync will ever come.
@@ -250,7 +254,8 @@ class GroupCommit:
         while not ticket.done:
             if not self._lead(ticket):
                 self._wait_for_signal(ticket)
-        ticket.result()
+        if ticket.error is not None:
+            raise ticket.error
 
     def _lead(self, ticket: Commitment) -> bool:
         """Sync for all that is queued and written, unless somebody else does so now."""
@@ -310,7 +315,7 @@ class GroupCommit:
         finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
-                if self.queue_depth > 1:
+                if len(self._pending) + len(self._awaiting) > 1:
                     self._wait_for_company()
                 finished = self._sync()
         finally:
@@ -355,7 +360,9 @@ class GroupCommit:
             self.at_risk_records -= safe_records
             self.log.counters.sync_us.observe(self.last_sync_s * 1e6)
             finished += self._publish_synced(covered)
-            return [*finished, *self.flush()]
+            if self._pending:
+                finished += self.flush()
+            return finished
 
     def _wait_for_company(self) -> None:
         min_us, max_us = self._window_us

@@ -20,6 +20,8 @@ from topics.storage.wal.frame import encode_sync_mark
 
 RECYCLED = f"recycled{paths.TEMPORARY_SUFFIX}"
 _ZEROS = bytes(1 << 20)
+JOINED_BYTES_MAX = 4096
+"""So few bytes are sooner copied together than handed to the kernel one by one."""
 
 
 class Position(NamedTuple):
@@ -73,11 +75,13 @@ class WalLog:
 
     def write(self, batches: Sequence[Buffer], *, frames: int, size: int) -> None:
         """Append whole batches; the caller may publish what needs no sync when this returns."""
-        self.check_writable()
+        if self.failed is not None:
+            self.check_writable()
         marked = self.synced
         if marked > self._marked:
             mark = encode_sync_mark(*self.synced)
-            batches = [mark, *batches]
+            small = size <= JOINED_BYTES_MAX
+            batches = [b"".join((mark, *batches))] if small else [mark, *batches]
             size += len(mark)
             frames += 1
         if self.position.offset + size > self._capacity and self.position.offset > 0:
