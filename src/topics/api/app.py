@@ -131,7 +131,8 @@ class App:
         early, self._early_streams = self._early_streams, []
         for exchange in early:
             if not exchange.answered:  # still there
-                self._handle(exchange)
+                exchange.caller.requests -= 1
+                self.dispatch(exchange)
 
     def effective_priority(self, topic: Topic) -> int:
         return priority_of(topic, now_ms=self.clock.now_ms())
@@ -204,16 +205,14 @@ class App:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Answer, or begin to."""
-        exchange.caller.requests += 1
-        self._handle(exchange)
-
-    def _handle(self, exchange: Exchange) -> None:
         head, route = exchange.head, exchange.route
+        exchange.caller.requests += 1
         try:
             if head.refusal is not None:
                 raise head.refusal  # noqa: TRY301 - one way out of a refused request
-            is_over = exchange.caller.requests > self._inflight_max
-            if (self._is_closed(route) or is_over) and not self._may_go_on(exchange):
+            if (
+                self._is_closed(route) or exchange.caller.requests > self._inflight_max
+            ) and not self._may_go_on(exchange):
                 return
             if head.is_encoded:
                 exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
