@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 import httpx
@@ -59,6 +60,7 @@ class Browser:
 
     def __init__(self, url: str, path: str) -> None:
         self.early: Early | None = None
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, args=(url, path), daemon=True)
         self._thread.start()
 
@@ -66,13 +68,14 @@ class Browser:
         self._thread.join(30)
         return self.early
 
+    def stop(self) -> None:
+        self._stop.set()
+
     def _follow(self, url: str, path: str) -> None:
         with open_client(url) as client:
-            while self.early is None:
-                try:
+            while self.early is None and not self._stop.wait(0.001):
+                with suppress(httpx.TransportError):
                     self.early = self._ask(client, path)
-                except httpx.ConnectError:
-                    time.sleep(0.001)
 
     def _ask(self, client: httpx.Client, path: str) -> Early:
         asked_s = time.monotonic()
@@ -108,6 +111,7 @@ def start(server: ServerProcess) -> Start:
         return Start(prober, browser.wait())
     finally:
         prober.stop()
+        browser.stop()
 
 
 @pytest.fixture(scope="module")

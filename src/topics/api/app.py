@@ -81,7 +81,8 @@ class App:
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
-        self._early_streams: list[Exchange] = []
+        self._early_streams: dict[Exchange, None] = {}
+        """Wait for the log; like streams that are open, they are no requests under way."""
         self._inflight_max = config.max_inflight_per_key or sys.maxsize
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self.slow_s = config.slow_request_ms / 1000 or float("inf")
@@ -128,11 +129,9 @@ class App:
 
     def open_early_streams(self) -> None:
         """Answer who came for a stream before the log was replayed."""
-        early, self._early_streams = self._early_streams, []
+        early, self._early_streams = self._early_streams, {}
         for exchange in early:
-            if not exchange.answered:  # still there
-                exchange.caller.requests -= 1
-                self.dispatch(exchange)
+            self.dispatch(exchange)
 
     def effective_priority(self, topic: Topic) -> int:
         return priority_of(topic, now_ms=self.clock.now_ms())
@@ -262,7 +261,9 @@ class App:
         """Refuse what cannot be served now; False for what waits until it can."""
         if self._comes_early(exchange):
             exchange.is_slow = True
-            self._early_streams.append(exchange)
+            exchange.body = b""  # nobody reads it, and the log may take its time
+            exchange.caller.requests -= 1
+            self._early_streams[exchange] = None
             return False
         if self._is_closed(exchange.route):
             if self.stopping:
@@ -279,6 +280,9 @@ class App:
     # What exchanges tell.
 
     def on_answered(self, exchange: Exchange, status: int) -> None:
+        if exchange in self._early_streams:  # its reader has left
+            del self._early_streams[exchange]
+            exchange.caller.requests += 1
         exchange.caller.requests -= 1
         seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
