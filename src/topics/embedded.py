@@ -458,7 +458,7 @@ class Log(HandlesFace, Closing):
     def _append(
         self, topic: str, found: Topic | None, parent: Partitioned | None, write: Write
     ) -> Appended:
-        if found is not None:
+        if found is not None and not found.deleted:
             return self.engine.append(found, write)
         if parent is not None:
             return self.engine.append_partitioned(parent, write)

@@ -313,6 +313,30 @@ def test_a_closed_log_takes_nothing(disk: HostileDisk) -> None:
     log.close()
 
 
+def test_a_closed_log_writes_nothing_also_where_a_write_would_first_make_room(
+    disk: HostileDisk,
+) -> None:
+    log = open_tiny(disk, tail_cache_bytes=1 << 20, segment_max_events=1_000)
+    for _ in range(2):
+        log.append("a", [{"data": "x" * 600_000}])
+    log.engine.abandon()
+    before = disk.calls_made
+    with pytest.raises(Closed, match="the log is closed"):
+        log.append("a", [{"data": 2}])
+    assert disk.calls_made == before
+
+
+def test_a_topic_that_is_dropped_while_records_are_made_is_made_again(log: Log) -> None:
+    log.append("a", [{"data": 1}])
+
+    def records() -> Iterator[dict[str, Any]]:
+        log.drop("a")
+        yield {"data": 2}
+
+    assert log.append("a", records()).created
+    assert data_of(log, "a") == [2]
+
+
 def test_a_failed_sync_makes_the_log_read_only_and_reads_go_on(disk: HostileDisk) -> None:
     log = open_tiny(disk)
     log.create("a", durability="fsync")

@@ -85,10 +85,7 @@ class Append(Change):
         topic, batch, shard = self.topic, self.batch, self.shard
         self._leave()
         durable = self.outlives_restart
-        frames: Buffer = batch.frames
-        if len(frames) >= VIEW_BYTES_MIN:
-            frames = self._frames_to_keep()
-        topic.publish(batch, self.first_seq, frames=frames, durable=durable)
+        topic.publish(batch, self.first_seq, frames=self._frames_to_keep(), durable=durable)
         if topic.routed:
             shard.on_routed(topic)
         if topic.enforce_caps():
@@ -121,7 +118,7 @@ class Append(Change):
         Measured at 200 B a record: 130 ns a record of page faults against 70 ns of parsing.
         """
         frames = self.batch.frames
-        if self.frames == 0:
+        if self.frames == 0 or len(frames) < VIEW_BYTES_MIN:
             return frames
         file, offset = self.position
         start = Position(file, offset + self.size - len(frames))

@@ -495,6 +495,8 @@ class Engine:
         self, topic: Topic, write: Write, *, waiter: Waiter | None = None
     ) -> tuple[Shard, Append | Repeat]:
         """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
+        if self._closed:
+            self._check_open()
         shard = self.registry.shard_of(topic)
         if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             raise Throttled(RETRY_AFTER_MS)
@@ -503,8 +505,6 @@ class Engine:
     def _submit_append(
         self, shard: Shard, topic: Topic, write: Write, waiter: Waiter | None
     ) -> Append | Repeat:
-        if self._closed:
-            self._check_open()
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
@@ -520,6 +520,8 @@ class Engine:
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
+        if self._closed:
+            self._check_open()
         shard = self.registry.shard_of(topic)
         if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             self.checkpoint()

@@ -173,8 +173,7 @@ class GroupCommit:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
         if self._closing:
             raise Closed("the log is closed")
-        if self.log.failed is not None:
-            self.log.check_writable()
+        self.log.check_writable()
         waiting = self._pending_bytes + self._awaiting_bytes
         if waiting and waiting + size > self._queue_bytes:
             self.submit_full += 1
@@ -254,8 +253,7 @@ class GroupCommit:
         while not ticket.done:
             if not self._lead(ticket):
                 self._wait_for_signal(ticket)
-        if ticket.error is not None:
-            raise ticket.error
+        ticket.result()
 
     def _lead(self, ticket: Commitment) -> bool:
         """Sync for all that is queued and written, unless somebody else does so now."""
@@ -315,7 +313,7 @@ class GroupCommit:
         finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
-                if len(self._pending) + len(self._awaiting) > 1:
+                if self.queue_depth > 1:
                     self._wait_for_company()
                 finished = self._sync()
         finally:

@@ -21,7 +21,7 @@ from topics.storage.wal.frame import encode_sync_mark
 RECYCLED = f"recycled{paths.TEMPORARY_SUFFIX}"
 _ZEROS = bytes(1 << 20)
 JOINED_BYTES_MAX = 4096
-"""So few bytes are sooner copied together than handed to the kernel one by one."""
+"""So few bytes are sooner copied behind their SyncMark than handed to the kernel beside it."""
 
 
 class Position(NamedTuple):
@@ -75,8 +75,7 @@ class WalLog:
 
     def write(self, batches: Sequence[Buffer], *, frames: int, size: int) -> None:
         """Append whole batches; the caller may publish what needs no sync when this returns."""
-        if self.failed is not None:
-            self.check_writable()
+        self.check_writable()
         marked = self.synced
         if marked > self._marked:
             mark = encode_sync_mark(*self.synced)
