@@ -1,5 +1,7 @@
 """Scans, segments and pages: the cases with a name."""
 
+import struct
+import tracemalloc
 from types import ModuleType
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from topics.errors import CorruptData
 from topics.kernel import FLAG_META, MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch
+from topics.kernel.layout import IDX_ENTRY
 
 LIMITS = {
     "max_records": 20_000,
@@ -264,3 +267,34 @@ def test_an_unknown_match_operator_is_refused(twin: ModuleType) -> None:
     batch = stamped(twin, '{"data":1}')
     with pytest.raises(ValueError, match="9 is no match operator"):
         twin.project_records(batch.frames, batch.idx, stop=1, **{**PAGE, "match": (9, b"")})
+
+
+COLUMNS: dict[str, Any] = {
+    "base": 0, "layout": WAL_LAYOUT, "first_seq": 1, "start": 0, "columns": 15, "match": None,
+    "verify": True,
+}  # fmt: skip
+
+
+def test_a_frame_inside_of_another_is_a_row_too(twin: ModuleType) -> None:
+    """Nobody writes such frames; but there is more data then than the file is long."""
+    inner = bytes(stamped(twin, f'{{"data":"{"y" * 90_000}"}}', first_seq=2).frames)
+    outer = stamped(twin, f'{{"data":"{"x" * len(inner)}"}}')
+    at = outer.frames.index(b"x")
+    outer.frames[at : at + len(inner)] = inner
+    twin.stamp_batch(outer, topic_id=1, first_seq=1, ts=1000, flags=0)
+    entries = bytes(outer.idx) + IDX_ENTRY.pack(at, len(inner), 1000, 0)
+    found = twin.decode_columns(outer.frames, entries, stop=2, **COLUMNS)
+    assert found.data.heap == b'"%b""%b"' % (inner, b"y" * 90_000)
+    assert struct.unpack("<2q", found.seq) == (1, 2)
+
+
+def test_sizes_that_no_file_has_are_damage_and_take_no_room(twin: ModuleType) -> None:
+    frames = stamped(twin, '{"data":1}').frames
+    entries = IDX_ENTRY.pack(0, 2**32 - 1, 1000, 0) * 2_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptData, match="record 1"):
+            twin.decode_columns(frames, entries, stop=2_000, **COLUMNS)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

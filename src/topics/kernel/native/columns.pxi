@@ -11,7 +11,7 @@ cdef enum:
 
     COLUMNS_DONE = 0
     COLUMNS_TOO_BIG = 5
-    COLUMNS_TOO_MUCH = 6
+    COLUMNS_GROW = 6
 
 cdef uint64_t COLUMN_BYTES_MAX = 0x7FFFFFFF
 cdef uint64_t I64_MAX = 0x7FFFFFFFFFFFFFFF
@@ -21,7 +21,7 @@ cdef struct Piece:
     const uint8_t* at
     uint32_t size
 
-# Data, meta, tag and node.
+# Data, meta, tag and node; a column of data needs no note, it is filled at once.
 cdef struct Row:
     Piece pieces[4]
 
@@ -33,6 +33,7 @@ cdef struct Filling:
     uint8_t* heap
     uint64_t room
     uint64_t end
+    bint notes  # rows are noted: not before one has more than data, which many topics never have
 
 # What the rows hold of each column, in all.
 cdef struct Sums:
@@ -85,11 +86,13 @@ cdef inline bint copy_data(Filling* filling, Piece data, Py_ssize_t at) noexcept
 cdef int collect_rows(
     Projector* work, bint reads_frames, Row* rows, Sums* sums, Filling* filling
 ) noexcept nogil:
-    """Note every live entry that matches; `work.count` says how many."""
+    """Take every live entry that matches: its seq, time and data, and a note of its other parts.
+
+    `work.count` says how many. Where the data finds no room it can go on with more.
+    """
     cdef Entry entry
     cdef uint64_t seq
     cdef uint64_t ts
-    cdef bint notes = False  # nothing to note yet: many topics have data alone
     cdef Frame frame
     cdef uint64_t meta_at
     cdef int outcome
@@ -109,16 +112,16 @@ cdef int collect_rows(
                 work.at += 1
                 continue
             ts = frame.ts
-            if not notes and frame.flags & (FLAG_META | FLAG_TAG | FLAG_NODE):
-                notes = True
-                memset(rows, 0, work.count * sizeof(Row))
-            if notes:
-                note_row(rows + work.count, &frame, meta_at)
-                sum_row(rows + work.count, sums)
             if filling.heap != NULL and not copy_data(
                 filling, data_of(&frame, meta_at), work.count
             ):
-                return COLUMNS_TOO_MUCH
+                return COLUMNS_GROW
+            if not filling.notes and frame.flags & (FLAG_META | FLAG_TAG | FLAG_NODE):
+                filling.notes = True
+                memset(rows, 0, work.count * sizeof(Row))
+            if filling.notes:
+                note_row(rows + work.count, &frame, meta_at)
+                sum_row(rows + work.count, sums)
         if seq > I64_MAX or ts > I64_MAX:
             return COLUMNS_TOO_BIG
         store_u64(filling.seqs + 8 * work.count, seq)
@@ -176,15 +179,25 @@ cdef object raise_too_much():
 
 
 cdef uint64_t data_room(const Projector* work) noexcept nogil:
-    """Sum up the frames of live entries: no data is longer than its frame."""
+    """Sum up the frames of live entries, at most what there is: data is shorter than its frame."""
     cdef uint64_t room = 0
     cdef Entry entry
     cdef Py_ssize_t i
     for i in range(work.at, work.stop):
         entry = load_entry(work.idx, i)
         if not entry.flags & FLAG_DELETED:
-            room += min(<uint64_t> entry.size, <uint64_t> work.buffer_bytes)
-    return min(room, COLUMN_BYTES_MAX)
+            room += entry.size
+    return min(room, work.buffer_bytes, COLUMN_BYTES_MAX)
+
+
+cdef int grow_heap(Filling* filling, PyObject** heap) except -1:
+    """Give data more room: only frames that lie inside of others need it."""
+    if filling.room == COLUMN_BYTES_MAX:
+        raise_too_much()
+    filling.room = min(2 * filling.room + GIL_BYTES, COLUMN_BYTES_MAX)
+    resize_bytes(heap, filling.room)
+    filling.heap = <uint8_t*> PyBytes_AS_STRING(<object> heap[0])
+    return 0
 
 
 cdef object take_bytes(PyObject** made, Py_ssize_t size):
@@ -217,15 +230,17 @@ cdef object decode_rows(Projector* work, int columns, Row* rows, PyObject** made
         filling.offsets = <uint8_t*> PyBytes_AS_STRING(<object> made[2])
         filling.heap = <uint8_t*> PyBytes_AS_STRING(<object> made[3])
         store_u32(filling.offsets, 0)
-    with nogil:
-        outcome = collect_rows(work, reads_frames, rows, &sums, &filling)
+    while True:
+        with nogil:
+            outcome = collect_rows(work, reads_frames, rows, &sums, &filling)
+        if outcome != COLUMNS_GROW:
+            break
+        grow_heap(&filling, made + 3)
     if outcome == COLUMNS_TOO_BIG:
         raise CorruptData(
             f"record {work.first_seq + <uint64_t> work.at} at byte {work.bad_offset} "
             "has a seq or a time that is too big"
         )
-    if outcome == COLUMNS_TOO_MUCH:
-        raise_too_much()
     if outcome != COLUMNS_DONE:
         raise_bad_record(outcome, work)
     if columns & COLUMN_DATA:
