@@ -76,8 +76,8 @@ def append_rows(scale: int) -> list[Row]:
             "append, batches of 1000, `fsync`",
             _millions(fsync),
             f"{fsync / disk:.0%} of `disk`, {fsync / bare:.0%} of bare writes and syncs",
-            "≥ 60 % of 2 M/s",
-            fsync >= 0.6 * 2e6,
+            "≥ 60 %",
+            fsync >= 0.6 * disk,
         ),
         Row(
             "append, `disk`, five times as long",
