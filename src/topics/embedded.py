@@ -169,7 +169,7 @@ class Log(HandlesFace, Closing):
 
         To a partitioned topic, where they may have a `key`: all or nothing a partition.
         """
-        found, parent = self._find(topic)
+        parent = self.engine.find_partitioned(topic)
         write = build_write(
             records,
             self.engine.config,
@@ -180,13 +180,13 @@ class Log(HandlesFace, Closing):
             create=create,
             keyed=parent is not None,
         )
-        return self._append(topic, found, parent, write)
+        return self._append(topic, parent, write)
 
     def append_json(self, topic: str, body: bytes) -> Appended:
         """Append a JSON body as it comes over HTTP: `{"records": [...], "idempotency_key": …}`."""
-        found, parent = self._find(topic)
+        parent = self.engine.find_partitioned(topic)
         write = read_write(body, self.engine.config, keyed=parent is not None)
-        return self._append(topic, found, parent, write)
+        return self._append(topic, parent, write)
 
     def diff(  # noqa: PLR0913 - one argument a field of the contract
         self,
@@ -450,16 +450,7 @@ class Log(HandlesFace, Closing):
     def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401, ARG002 - the answer of any call; nothing is ever away
         return getattr(self, ask.word)(ask.group, **ask.fields)
 
-    def _find(self, topic: str) -> tuple[Topic | None, Partitioned | None]:
-        """Return what a name stands for: a plain topic, one with partitions, or nothing yet."""
-        found = self.engine.find_topic(topic)
-        return found, None if found is not None else self.engine.find_partitioned(topic)
-
-    def _append(
-        self, topic: str, found: Topic | None, parent: Partitioned | None, write: Write
-    ) -> Appended:
-        if found is not None and not found.deleted:
-            return self.engine.append(found, write)
+    def _append(self, topic: str, parent: Partitioned | None, write: Write) -> Appended:
         if parent is not None:
             return self.engine.append_partitioned(parent, write)
         found, created = self.engine.topic_for_write(topic, write)

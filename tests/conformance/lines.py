@@ -3,8 +3,8 @@
 import os
 import socket
 from random import Random
-from types import TracebackType
-from typing import Self
+
+from topics.closing import Closing
 
 DEADLINE_S = 10.0
 
@@ -22,7 +22,7 @@ def free_port() -> int:
         return port
 
 
-class LineClient:
+class LineClient(Closing):
     """One connection."""
 
     def __init__(self, port: int, *, receive_bytes: int | None = None) -> None:
@@ -64,14 +64,3 @@ class LineClient:
     def close(self) -> None:
         self._replies.close()
         self.socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

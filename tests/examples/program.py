@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+
+from topics.closing import Closing
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 
 
-class Program:
+class Program(Closing):
     """One process; what it prints is waited for line by line."""
 
     def __init__(self, path: str, *arguments: str, url: str, key: str | None = None) -> None:
@@ -60,15 +60,7 @@ class Program:
         self._child.kill()
         self._child.wait(DEADLINE_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self._child.poll() is None:
             self.kill9()
         self._reader.join()

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
+
+from topics.closing import Closing
 
 DEADLINE_S = 30.0
 HANG_S = 600.0
@@ -13,7 +14,7 @@ HANG_S = 600.0
 It is there to end a hang, not to judge a speed."""
 
 
-class Feed:
+class Feed(Closing):
     """One topic, by HTTP."""
 
     def __init__(self, url: str, topic: str, *, token: str | None = None) -> None:
@@ -22,15 +23,7 @@ class Feed:
         self.topic = topic
         self._http = httpx.Client(base_url=url, headers=headers, timeout=30.0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._http.close()
 
     def call(self, method: str, path: str, **request: Any) -> Any:  # noqa: ANN401 - handed to httpx

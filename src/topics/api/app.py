@@ -280,10 +280,10 @@ class App:
     # What exchanges tell.
 
     def on_answered(self, exchange: Exchange, status: int) -> None:
-        if exchange in self._early_streams:  # its reader has left
-            del self._early_streams[exchange]
-            exchange.caller.requests += 1
-        exchange.caller.requests -= 1
+        if exchange in self._early_streams:
+            del self._early_streams[exchange]  # its reader has left, and it was not counted
+        else:
+            exchange.caller.requests -= 1
         seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.slow_s and not exchange.route.may_wait:

@@ -498,18 +498,13 @@ class Engine:
         if self._closed:
             self._check_open()
         shard = self.registry.shard_of(topic)
-        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
-            raise Throttled(RETRY_AFTER_MS)
-        return shard, self._submit_append(shard, topic, write, waiter)
-
-    def _submit_append(
-        self, shard: Shard, topic: Topic, write: Write, waiter: Waiter | None
-    ) -> Append | Repeat:
         batch = write.batch
         if self.config.max_total_bytes:
             self._check_total_bytes(batch.payload_bytes)
+        if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
+            raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
-            return submit_append(
+            ticket = submit_append(
                 shard,
                 topic,
                 batch,
@@ -517,17 +512,14 @@ class Engine:
                 clock=self.clock,
                 waiter=waiter,
             )
+        return shard, ticket
 
     def append(self, topic: Topic, write: Write) -> Appended:
         """Write a batch and wait until its durability class is satisfied."""
-        if self._closed:
-            self._check_open()
         shard = self.registry.shard_of(topic)
         if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             self.checkpoint()
-            if self._tail_is_full(shard):
-                raise Throttled(RETRY_AFTER_MS)
-        ticket = self._submit_append(shard, topic, write, None)
+        shard, ticket = self.submit_append(topic, write)
         shard.commit.commit(ticket)
         assert ticket.appended is not None
         return ticket.appended

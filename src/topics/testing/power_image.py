@@ -11,8 +11,9 @@ import shutil
 import struct
 import subprocess
 from contextlib import suppress
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from topics.closing import Closing
 
 IMAGE_BYTES: Final = 64 << 20
 FS_IOC_SHUTDOWN: Final = 0x8004587D
@@ -29,7 +30,7 @@ def why_not() -> str | None:
     return f"{', '.join(missing)} not found" if missing else None
 
 
-class PowerImage:
+class PowerImage(Closing):
     """Owns one image file and its mount; as a context manager it always cleans up."""
 
     def __init__(self, directory: str) -> None:
@@ -58,15 +59,8 @@ class PowerImage:
             _run("umount", self.root)
             self._mounted = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Clean up, whatever is mounted."""
         if self._mounted:
             with suppress(subprocess.CalledProcessError):
                 _run("umount", "--lazy", self.root)

@@ -13,10 +13,10 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.unit.docs.pages import ROOT, read
+
+from topics.closing import Closing
 
 DEADLINE_S = 120.0
 OUR_PORT = "4000"
@@ -28,7 +28,7 @@ for _ in $(seq 600); do
 done"""
 
 
-class Terminal:
+class Terminal(Closing):
     """Runs blocks one after the other; background jobs end with it."""
 
     def __init__(self, directory: Path) -> None:
@@ -69,17 +69,6 @@ class Terminal:
         with contextlib.suppress(ProcessLookupError):  # all of it has ended
             os.killpg(self._bash.pid, signal.SIGKILL)  # a session of its own
         self._bash.communicate()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _prepare(self, line: str) -> str:
         command = line.partition("#")[0].strip()
