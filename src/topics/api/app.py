@@ -89,12 +89,16 @@ class App:
         self._heads: dict[bytes, Head] = {}
         # A remembered head must not keep a key in memory: where there are keys, a digest names it.
         self._head_name: Callable[[bytes], bytes] = bytes if keyring.is_open else _digest
+        self.remembered_head: Callable[[bytes], Head | None] = (
+            self._heads.get if keyring.is_open else self._find_digested
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._unread = build_head("GET", b"/", [])
         self._unread.keep_alive = False
         self._unread.route, self._unread.caller = UNREAD, keyring.nobody
         self.on_stop: list[Callable[[], None]] = []
         """What ends streams when the server stops."""
+        self.ok_heads: dict[int, bytes] = {}
         self.renew_date()
 
     @property
@@ -153,8 +157,8 @@ class App:
             self._heads[name] = head
         return head
 
-    def remembered_head(self, raw: bytes) -> Head | None:
-        return self._heads.get(self._head_name(raw))
+    def _find_digested(self, raw: bytes) -> Head | None:
+        return self._heads.get(_digest(raw))
 
     def prepare(self, head: Head) -> None:
         """Find the route and the caller of a head, or why it is refused."""
@@ -210,7 +214,8 @@ class App:
             if head.refusal is not None:
                 raise head.refusal  # noqa: TRY301 - one way out of a refused request
             if (
-                self._is_closed(route) or exchange.caller.requests > self._inflight_max
+                ((self.stopping or self.log is None) and route.needs_log)
+                or exchange.caller.requests > self._inflight_max
             ) and not self._may_go_on(exchange):
                 return
             if head.is_encoded:
@@ -240,9 +245,6 @@ class App:
         except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
             self._answer_bug(exchange, bug)
 
-    def _is_closed(self, route: Route) -> bool:
-        return route.needs_log and (self.stopping or self.log is None)
-
     def _comes_early(self, exchange: Exchange) -> bool:
         """Tell whether this is for a stream that can be had soon.
 
@@ -265,9 +267,9 @@ class App:
             exchange.caller.requests -= 1
             self._early_streams[exchange] = None
             return False
-        if self._is_closed(exchange.route):
-            if self.stopping:
-                raise Closed("the server is stopping: try again soon")
+        if exchange.route.needs_log and self.stopping:
+            raise Closed("the server is stopping: try again soon")
+        if exchange.route.needs_log and self.log is None:
             raise NotReady(self.replay_progress)
         if not exchange.caller.is_anonymous:
             raise LimitReached("max_inflight_per_key", self._inflight_max)
@@ -299,6 +301,17 @@ class App:
         self.date = date = formatdate(self.clock.now_ms() / 1000, usegmt=True).encode()
         self.date_line = b"Date: %b\r\n\r\n" % date
         self.closing_line = b"Connection: close\r\nDate: %b\r\n\r\n" % date
+        self.ok_heads.clear()
+
+    def ok_head(self, size: int) -> bytes:
+        """Return the head of a small JSON answer of this size; many in a row have the same."""
+        head = self.ok_heads.get(size)
+        if head is None:
+            head = self.ok_heads[size] = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b"
+                % (size, self.date_line)
+            )
+        return head
 
     def take_http2(self, transport: asyncio.Transport, data: bytes) -> None:
         """Let a connection that began as HTTP/2 go on as such."""

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from topics.aio import Gathered, may_gather
-from topics.api.exchange import Exchange
+from topics.aio import Gathered
+from topics.api.exchange import Exchange, reply_all
 from topics.api.partitions import append_partitioned
 from topics.engine.append import Append
 from topics.engine.request import NO_OPTIONS, Write, check_options, read_write
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
 from topics.errors import Throttled, TopicNotFound, TopicPartitioned, TopicsError
+from topics.kernel import format_answers
 from topics.model.append import Appended
 from topics.storage.wal.group_commit import Commitment
 
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
 
 
 def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
-    log = app.ready_log
-    if exchange.head.query:
+    log, head = app.ready_log, exchange.head
+    if head.query:
         exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
     topic = log.log.engine.find_topic(exchange.name)
+    key = head.headers.get("idempotency-key")
+    if (
+        topic is not None
+        and not (key or head.query)
+        and app.parking.is_empty
+        and log.waiter_of(topic).take(topic, exchange.body, exchange, answer_gathered)
+    ):
+        return None
     parent = None if topic is not None else log.log.engine.find_partitioned(exchange.name)
     write = read_write(exchange.body, app.config, keyed=parent is not None)
-    key = exchange.head.headers.get("idempotency-key")
     if key:
         write = _with_key(write, key)
     if parent is not None:
@@ -39,10 +47,7 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         return None
     if topic is None:
         return _append_and_create(app, exchange, write)
-    if may_gather(topic, write) and app.parking.is_empty:
-        log.waiter_of(topic).gather(topic, write.batch, exchange, answer_gathered)
-    else:
-        _submit_or_park(app, exchange, topic, write)
+    _submit_or_park(app, exchange, topic, write)
     return None
 
 
@@ -65,50 +70,36 @@ def _submit_or_park(app: "App", exchange: Exchange, topic: Topic, write: Write) 
         app.parking.park(shard, exchange, attempt, size=len(write.batch.frames))
 
 
-def answer_gathered(items: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
+def answer_gathered(gathered: Gathered, ticket: Append | None, error: TopicsError | None) -> None:
     """Answer every write of a turn to one topic."""
     if isinstance(error, Throttled):
-        _park_gathered(items)
+        _park_gathered(gathered)
         return
     if ticket is None or error is not None:
-        for _, exchange in items:
+        for _, exchange in gathered.writers:
             exchange.fail(error)
         return
-    topic = ticket.topic
-    commit = ticket.shard.commit
-    start = b'{"topic":"%b","first_seq":' % topic.name.encode()
-    end = b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}' % (
-        commit.last_write_s * 1000,
-        commit.last_sync_s * 1000 if topic.config.durable else 0.0,
+    topic, commit = ticket.topic, ticket.shard.commit
+    exchanges = [exchange for _, exchange in gathered.writers]
+    first: Exchange = exchanges[0]
+    answers = format_answers(
+        gathered.writers,
+        first_seq=ticket.first_seq,
+        start=b'{"topic":"%b","first_seq":' % topic.name.encode(),
+        middle=b',"head_seq":%d,"count":' % topic.head_seq,
+        end=b',"created":false,"deduped":false,"performance":{"server_total_ms":%.3f,'
+        b'"wal_append_ms":%.3f,"fsync_ms":%.3f}}'
+        % (
+            first.elapsed_ms(),  # they came together: the first has waited longest
+            commit.last_write_s * 1000,
+            commit.last_sync_s * 1000 if topic.config.durable else 0.0,
+        ),
     )
-    head_seq = topic.head_seq
-    first_seq = ticket.first_seq
-    first_exchange: Exchange = items[0][1]
-    now_s = first_exchange.app.clock.monotonic_s()
-    latency = first_exchange.app.metrics.latency_of(first_exchange.route, 200)
-    for batch, exchange in items:
-        last_seq = first_seq + batch.count - 1
-        exchange.reply_ok(
-            b'%b%d,"last_seq":%d%b,"head_seq":%d,"count":%d,"created":false,"deduped":false,'
-            b'"performance":{"server_total_ms":%.3f,%b'
-            % (
-                start,
-                first_seq,
-                last_seq,
-                _seqs(exchange, first_seq, batch.count),
-                head_seq,
-                batch.count,
-                (now_s - exchange.started_s) * 1000,
-                end,
-            ),
-            now_s,
-            latency,
-        )
-        first_seq = last_seq + 1
+    reply_all(first.app, exchanges, answers)
 
 
-def _park_gathered(items: Gathered) -> None:
-    for batch, exchange in items:
+def _park_gathered(gathered: Gathered) -> None:
+    for batch, exchange in gathered.parts():
         topic = exchange.app.engine.find_topic(exchange.name)
         write = Write(batch=batch, options=NO_OPTIONS, config={})
         try:

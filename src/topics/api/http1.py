@@ -203,7 +203,7 @@ class Http1Connection(asyncio.Protocol):
         if self._fresh:
             if self._is_http2(data):
                 return
-        elif not self._buffer and self._take_repeated(data):
+        elif not (self._buffer or self._waiting) and self._take_repeated(data):
             return
         self.received_bytes += len(data)
         if self._ending:
@@ -230,12 +230,13 @@ class Http1Connection(asyncio.Protocol):
             head is None
             or start + head.content_length != len(data)
             or self._head is not None
+            or self._stream is not None
             or self._ending
-            or not self._may_take()
+            or self._paused
         ):
             return False
         self.received_bytes = 0
-        self._dispatch(head, data[start:])
+        self._begin(head, data[start:])
         return True
 
     def _is_http2(self, data: bytes) -> bool:
@@ -368,14 +369,18 @@ class Http1Connection(asyncio.Protocol):
         self._head = self._chunks = None
         self._head_began = False
         self.received_bytes = len(self._buffer)
-        self.since_s = started_s = self._app.clock.monotonic_s()
-        if not head.keep_alive:
-            self._ending = True
-        exchange = Exchange(self._app, self, head, body, started_s)
-        self._waiting.append(exchange)
+        self._begin(head, body)
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()
-        self._app.dispatch(exchange)
+
+    def _begin(self, head: Head, body: bytes | bytearray) -> None:
+        app = self._app
+        self.since_s = started_s = app.clock.monotonic_s()
+        if not head.keep_alive:
+            self._ending = True
+        exchange = Exchange(app, self, head, body, started_s)
+        self._waiting.append(exchange)
+        app.dispatch(exchange)
         if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
             self._slow = exchange
 
@@ -418,12 +423,10 @@ class Http1Connection(asyncio.Protocol):
 
     def send_ok(self, exchange: Exchange, body: bytes) -> None:
         """Send a small JSON answer: what `send` does, for the hot path."""
-        app = self._app
-        self._send_in_turn(
-            exchange,
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b%b"
-            % (len(body), app.date_line if exchange.head.keep_alive else app.closing_line, body),
-        )
+        if exchange.head.keep_alive:
+            self._send_in_turn(exchange, self._app.ok_head(len(body)) + body)
+        else:
+            self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
 
     def send_parts(
         self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON

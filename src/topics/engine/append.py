@@ -9,15 +9,21 @@ Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a 
 no seq.
 """
 
-from collections.abc import Sequence
-
 from topics.clock import Clock
 from topics.engine.forecast import Change, Forecast
 from topics.engine.shard import Shard
 from topics.engine.topics.retention import fits
 from topics.engine.topics.topic import FIRST_LOOKAHEAD, Topic
 from topics.errors import RecordTooLarge, TopicFull, TopicNotFound
-from topics.kernel import FLAG_BATCH_OPEN, FLAG_DURABLE, Batch, shift_idx, stamp_batch
+from topics.kernel import (
+    FLAG_BATCH_OPEN,
+    FLAG_DURABLE,
+    FRAME_OVERHEAD_BYTES,
+    IDX_ENTRY_BYTES,
+    Batch,
+    shift_idx,
+    stamp_batch,
+)
 from topics.model.append import Appended, WriteOptions
 from topics.storage.disk.disk import Buffer
 from topics.storage.snapshots.snapshot import DedupeEntry
@@ -225,25 +231,24 @@ def submit_append(
     return append
 
 
-def merge_batches(batches: Sequence[Batch]) -> Batch:
-    """Make one batch of several writes of one turn; each stays whole or not at all on the log."""
-    frames = bytearray().join([batch.frames for batch in batches])
-    idx = bytearray()
-    base = 0
-    for batch in batches:
-        entries = batch.idx
-        if base:
-            entries = entries[:]  # refused, each is tried again by itself
-            shift_idx(entries, base)
-        idx += entries
-        base += len(batch.frames)
-    return Batch(
-        frames=frames,
-        idx=idx,
-        count=sum([batch.count for batch in batches]),
-        payload_bytes=sum([batch.payload_bytes for batch in batches]),
+def cut_batch(batch: Batch, count: int) -> tuple[Batch, Batch]:
+    """Return the first `count` records of several writes, and the rest."""
+    idx_bytes = count * IDX_ENTRY_BYTES
+    idx, rest_idx = batch.idx[:idx_bytes], batch.idx[idx_bytes:]
+    size = len(batch.frames) if not rest_idx else int.from_bytes(rest_idx[:4], "little")
+    shift_idx(rest_idx, -size)
+    payload_bytes = size - count * FRAME_OVERHEAD_BYTES
+    first = Batch(
+        frames=batch.frames[:size], idx=idx, count=count, payload_bytes=payload_bytes, envelope={}
+    )
+    rest = Batch(
+        frames=batch.frames[size:],
+        idx=rest_idx,
+        count=batch.count - count,
+        payload_bytes=batch.payload_bytes - payload_bytes,
         envelope={},
     )
+    return first, rest
 
 
 def close_reservation(shard: Shard, topic: Topic) -> None:

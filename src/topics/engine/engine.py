@@ -145,6 +145,7 @@ class Engine:
             config=self.config,
             clock=self.clock,
         )
+        self.find_topic = self.registry.find
         self.queues = Queues(
             self.registry, self.shards, self.config, clock=self.clock, append=self.append
         )
@@ -258,9 +259,6 @@ class Engine:
 
     def shard_of(self, topic: Topic) -> Shard:
         return self.registry.shard_of(topic)
-
-    def find_topic(self, name: str) -> Topic | None:
-        return self.registry.find(name)
 
     def topic(self, name: str) -> Topic:
         return self.registry.get(name)

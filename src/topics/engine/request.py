@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from topics.engine.diff import DiffRequest
 from topics.errors import RequestError
-from topics.kernel import Batch, parse_batch
+from topics.kernel import Batch, Gathering, parse_batch
 from topics.limits import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_LIMIT,
@@ -87,6 +87,18 @@ def read_write(
         options=options,
         config=envelope.config or {},
         patient=not envelope.disable_backpressure,
+    )
+
+
+def begin_gathering(limits: Limits, *, max_bytes: int) -> Gathering:
+    """Begin a batch of many bodies, each of them plain records and no larger than `max_bytes`."""
+    return Gathering(
+        max_bytes=max_bytes,
+        max_records=limits.max_batch_records,
+        max_record_bytes=limits.max_record_bytes,
+        max_meta_bytes=limits.max_meta_bytes,
+        max_tag_bytes=limits.max_tag_bytes,
+        max_node_bytes=limits.max_node_bytes,
     )
 
 

@@ -61,6 +61,7 @@ else:
                 stacklevel=2,
             )
 
+Gathering = _twin.Gathering
 bisect_ts = _twin.bisect_ts
 build_tag_run = _twin.build_tag_run
 check_records = _twin.check_records
@@ -72,6 +73,7 @@ evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
 fnv1a_32 = _twin.fnv1a_32
+format_answers = _twin.format_answers
 format_places = _twin.format_places
 frames_to_segment = _twin.frames_to_segment
 index_frames = _twin.index_frames
@@ -112,6 +114,7 @@ __all__ = [
     "Buffer",
     "Column",
     "Columns",
+    "Gathering",
     "IdxSummary",
     "Match",
     "Projection",
@@ -128,6 +131,7 @@ __all__ = [
     "find_frame",
     "first_live",
     "fnv1a_32",
+    "format_answers",
     "format_places",
     "frames_to_segment",
     "index_frames",

@@ -1,5 +1,6 @@
 # The same functions as the pure twin, by construction.
 from topics.kernel.pure import (
+    Gathering,
     bisect_ts,
     build_tag_run,
     check_records,
@@ -11,6 +12,7 @@ from topics.kernel.pure import (
     find_frame,
     first_live,
     fnv1a_32,
+    format_answers,
     format_places,
     frames_to_segment,
     index_frames,
@@ -30,6 +32,7 @@ from topics.kernel.pure import (
 )
 
 __all__ = [
+    "Gathering",
     "bisect_ts",
     "build_tag_run",
     "check_records",
@@ -41,6 +44,7 @@ __all__ = [
     "find_frame",
     "first_live",
     "fnv1a_32",
+    "format_answers",
     "format_places",
     "frames_to_segment",
     "index_frames",

@@ -14,8 +14,13 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_GET_SIZE,
+    PyByteArray_Resize,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -33,10 +38,12 @@ include "native/frame.pxi"
 include "native/json_reader.pxi"
 include "native/partition.pxi"
 include "native/parse.pxi"
+include "native/gather.pxi"
 include "native/stamp.pxi"
 include "native/scan.pxi"
 include "native/segment.pxi"
 include "native/project.pxi"
+include "native/answers.pxi"
 include "native/columns.pxi"
 include "native/judge.pxi"
 include "native/encode.pxi"

@@ -53,6 +53,8 @@ class Registry:
         self.lock = threading.RLock()
         self.next_topic_id = next_topic_id
         self._by_name = {topic.name: topic for topic in topics.values()}
+        self.find: Callable[[str], Topic | None] = self._by_name.get
+        """As it is: every write asks."""
         self._shards = shards
         self._stores = stores
         self._config = config
@@ -62,9 +64,6 @@ class Registry:
         """Told of a new topic, with the lock held: it may only take note."""
 
     # Looking.
-
-    def find(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
 
     def get(self, name: str) -> Topic:
         topic = self._by_name.get(name)

@@ -602,9 +602,11 @@ cdef uint8_t* encode_frame(
     return out + CHECKSUM_BYTES
 
 
-cdef void encode_body(const Body* body, uint8_t* frames, uint8_t* idx) noexcept nogil:
+cdef void encode_body(
+    const Body* body, uint8_t* frames, uint64_t offset, uint8_t* idx
+) noexcept nogil:
     """The second pass: copy. The frames take exactly `frames_bytes`, as `check_body` added up."""
-    cdef uint8_t* out = frames
+    cdef uint8_t* out = frames + offset
     cdef uint8_t* behind
     cdef uint8_t idx_flags
     cdef uint8_t open_flag
@@ -682,9 +684,9 @@ cdef object build_batch(Body* body):
     idx_at = <uint8_t*> PyByteArray_AS_STRING(idx)
     if large:
         with nogil:
-            encode_body(body, frames_at, idx_at)
+            encode_body(body, frames_at, 0, idx_at)
     else:
-        encode_body(body, frames_at, idx_at)
+        encode_body(body, frames_at, 0, idx_at)
     return Batch(
         frames,
         idx,
@@ -693,6 +695,23 @@ cdef object build_batch(Body* body):
         build_envelope(body),
         hash_records(body) if body.limits.keyed else b"",
     )
+
+
+cdef void set_limits(
+    Limits* limits,
+    Py_ssize_t max_records,
+    Py_ssize_t max_record_bytes,
+    Py_ssize_t max_meta_bytes,
+    Py_ssize_t max_tag_bytes,
+    Py_ssize_t max_node_bytes,
+    bint keyed,
+) noexcept:
+    limits.records = max_records
+    limits.record_bytes = min_u64(max(max_record_bytes, 0), U32_MAX - SIZE_BYTES)
+    limits.meta_bytes = max(max_meta_bytes, 0)
+    limits.tag_bytes = min_u64(max(max_tag_bytes, 0), U16_MAX)
+    limits.node_bytes = min_u64(max(max_node_bytes, 0), U16_MAX)
+    limits.keyed = keyed
 
 
 def parse_batch(
@@ -709,12 +728,10 @@ def parse_batch(
     cdef Body parsed
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     open_body(&parsed, <const uint8_t*> view.buf, view.len)
-    parsed.limits.records = max_records
-    parsed.limits.record_bytes = min_u64(max(max_record_bytes, 0), U32_MAX - SIZE_BYTES)
-    parsed.limits.meta_bytes = max(max_meta_bytes, 0)
-    parsed.limits.tag_bytes = min_u64(max(max_tag_bytes, 0), U16_MAX)
-    parsed.limits.node_bytes = min_u64(max(max_node_bytes, 0), U16_MAX)
-    parsed.limits.keyed = keyed
+    set_limits(
+        &parsed.limits, max_records, max_record_bytes, max_meta_bytes, max_tag_bytes,
+        max_node_bytes, keyed,
+    )
     try:
         return build_batch(&parsed)
     finally:

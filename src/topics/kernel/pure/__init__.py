@@ -1,8 +1,10 @@
 """The kernel in plain Python: the readable reference, and the fallback without a compiler."""
 
+from topics.kernel.pure.answers import format_answers
 from topics.kernel.pure.columns import decode_columns
 from topics.kernel.pure.encode import encode_columns
 from topics.kernel.pure.frame import xxh3_64
+from topics.kernel.pure.gather import Gathering
 from topics.kernel.pure.idx import (
     bisect_ts,
     count_live,
@@ -27,6 +29,7 @@ from topics.kernel.pure.tags import (
 )
 
 __all__ = [
+    "Gathering",
     "bisect_ts",
     "build_tag_run",
     "check_records",
@@ -38,6 +41,7 @@ __all__ = [
     "find_frame",
     "first_live",
     "fnv1a_32",
+    "format_answers",
     "format_places",
     "frames_to_segment",
     "index_frames",

@@ -1,0 +1,133 @@
+"""Properties of many bodies read into one batch, and of what their writers are told."""
+
+import json
+
+from hypothesis import given
+from hypothesis.strategies import binary, integers, just, lists, sampled_from, tuples
+from tests.property.kernel.bodies import LIMITS, Body, bodies
+from tests.property.kernel.frames import edits, harm
+from tests.property.kernel.twins import TWINS, is_refused, outcome
+
+from topics.engine.append import cut_batch
+from topics.errors import TopicsError
+from topics.kernel import Batch, parse_batch
+
+MAX_BYTES = 2048
+plain = sampled_from(
+    [
+        b'{"records":[{"data":1}]}',
+        b'{"records":[{"data":"a","tag":"t"},{"data":null,"meta":{"k":2}}],"node":"n"}',
+        b'{"records":[%b]}' % b",".join([b'{"data":%d}' % n for n in range(30)]),
+    ]
+)
+unwanted = sampled_from(
+    [
+        b"",
+        b"{",
+        b'{"records":[]}',
+        b'{"records":[{"data":1}],"create":true}',
+        b'{"records":[{"data":1}],"whatever":0}',
+        b'{"records":[{"tag":"no data"}]}',
+        b'{"records":[{"data":"%b"}]}' % (b"x" * MAX_BYTES),
+        b'{"records":[%b]}' % b",".join([b"{}"] * 60),
+        b'{"records":[{"data":1}]}' + b" " * MAX_BYTES,
+        b'{"records":[%b]}' % b",".join([b'{"data":0}'] * 49),  # small, but not as frames
+    ]
+)
+
+
+def parse_alone(body: bytes) -> Batch | None:
+    """Return what a body is by itself, if it may be gathered."""
+    try:
+        batch = parse_batch(body, **LIMITS)
+    except TopicsError:
+        return None
+    if batch.envelope or max(len(body), len(batch.frames)) > MAX_BYTES:
+        return None
+    return batch
+
+
+def check_gathering(raw: list[bytes]) -> None:
+    alone = [parse_alone(body) for body in raw]
+    for twin in TWINS:
+        gathering = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        taken = [gathering.add(body) for body in raw]
+        assert taken == [0 if batch is None else batch.count for batch in alone]
+        rest = gathering.take()
+        assert gathering.take() == Batch(bytearray(), bytearray(), 0, 0, {})
+        for batch in alone:
+            if batch is not None:
+                part, rest = cut_batch(rest, batch.count)
+                assert part == batch
+        assert rest == Batch(bytearray(), bytearray(), 0, 0, {})
+
+
+@given(raw=lists(plain | unwanted, max_size=12))
+def test_a_gathering_takes_what_is_plain_and_small_and_nothing_else(raw: list[bytes]) -> None:
+    check_gathering(raw)
+
+
+@given(found=lists(bodies(), max_size=4))
+def test_gathered_bodies_come_out_as_if_each_were_read_alone(found: list[Body]) -> None:
+    check_gathering([body.raw for body in found])
+
+
+@given(raw=lists(tuples(plain, edits) | tuples(binary(max_size=60), just([])), max_size=6))
+def test_a_harmed_body_changes_nothing_of_the_others(
+    raw: list[tuple[bytes, list[tuple[int, int, bytes]]]],
+) -> None:
+    check_gathering([harm(body, changes) for body, changes in raw])
+
+
+@given(raw=lists(plain, max_size=6))
+def test_batches_are_gathered_like_their_bodies(raw: list[bytes]) -> None:
+    for twin in TWINS:
+        by_body = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        by_batch = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        for body in raw:
+            batch = parse_batch(body, **LIMITS)
+            kept = Batch(batch.frames[:], batch.idx[:], batch.count, batch.payload_bytes, {})
+            by_body.add(body)
+            by_batch.add_batch(batch)
+            assert batch == kept  # it may be tried again by itself
+        assert by_batch.take() == by_body.take()
+
+
+@given(idx=binary(max_size=45), count=integers(-2, 3), before=sampled_from([0, 1]))
+def test_a_batch_that_does_not_fit_together_is_refused(idx: bytes, count: int, before: int) -> None:
+    batch = Batch(bytearray(b"frames"), bytearray(idx), count, 0, {})
+    results = []
+    for twin in TWINS:
+        gathering = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        for _ in range(before):
+            gathering.add(b'{"records":[{"data":1}]}')
+        results.append(outcome(gathering, "add_batch", batch))
+        assert gathering.take().count == before + (count if results[-1] is None else 0)
+    assert all(result == results[0] for result in results)
+    if len(idx) != 20 * count:
+        assert is_refused(results[0])
+
+
+@given(
+    counts=lists(integers(-1, 90), max_size=8),
+    first_seq=integers(1, 2**40) | integers(2**64 - 200, 2**64 - 1),
+)
+def test_each_writer_is_told_its_own_seqs(counts: list[int], first_seq: int) -> None:
+    writers = [(count, object()) for count in counts]
+    parts = {"start": b'{"first_seq":', "middle": b',"count":', "end": b"}"}
+    results = [
+        outcome(twin, "format_answers", writers, first_seq=first_seq, **parts) for twin in TWINS
+    ]
+    assert all(result == results[0] for result in results)
+    if any(count < 1 for count in counts) or first_seq + sum(counts) > 2**64:
+        assert is_refused(results[0])
+        return
+    for count, answer in zip(counts, results[0], strict=True):
+        seqs = list(range(first_seq, first_seq + count))
+        assert json.loads(answer) == {
+            "first_seq": seqs[0],
+            "last_seq": seqs[-1],
+            "seqs": seqs,
+            "count": count,
+        }
+        first_seq += count
