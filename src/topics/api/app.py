@@ -99,6 +99,7 @@ class App:
         self.on_stop: list[Callable[[], None]] = []
         """What ends streams when the server stops."""
         self.ok_heads: dict[int, bytes] = {}
+        """By the size of the answer, with the date of now."""
         self.renew_date()
 
     @property
@@ -303,14 +304,12 @@ class App:
         self.closing_line = b"Connection: close\r\nDate: %b\r\n\r\n" % date
         self.ok_heads.clear()
 
-    def ok_head(self, size: int) -> bytes:
-        """Return the head of a small JSON answer of this size; many in a row have the same."""
-        head = self.ok_heads.get(size)
-        if head is None:
-            head = self.ok_heads[size] = (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b"
-                % (size, self.date_line)
-            )
+    def make_ok_head(self, size: int) -> bytes:
+        """Make the head of a small JSON answer, and keep it: many in a row are of one size."""
+        head = self.ok_heads[size] = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b"
+            % (size, self.date_line)
+        )
         return head
 
     def take_http2(self, transport: asyncio.Transport, data: bytes) -> None:

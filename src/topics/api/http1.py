@@ -423,10 +423,19 @@ class Http1Connection(asyncio.Protocol):
 
     def send_ok(self, exchange: Exchange, body: bytes) -> None:
         """Send a small JSON answer: what `send` does, for the hot path."""
-        if exchange.head.keep_alive:
-            self._send_in_turn(exchange, self._app.ok_head(len(body)) + body)
-        else:
+        app, waiting = self._app, self._waiting
+        if (
+            len(waiting) > 1
+            or self._slow is not None
+            or self._ending
+            or self._reading_paused
+            or self._transport is None
+        ):
             self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
+            return
+        waiting.clear()
+        head = app.ok_heads.get(len(body)) or app.make_ok_head(len(body))
+        self._transport.write(head + body)
 
     def send_parts(
         self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON
