@@ -22,7 +22,7 @@ def projection_rate(twin: ModuleType, *, rounds: int) -> float:
         max_node_bytes=128,
     )
     stamp_batch(batch, topic_id=1, first_seq=1, ts=1_700_000_000_000, flags=0)
-    data, idx = frames_to_segment(batch.frames, batch.idx, 0, BATCH, base=0)
+    data, idx = frames_to_segment([(batch.frames, batch.idx, 0, BATCH)], base=0)
     started = time.perf_counter()
     for _ in range(rounds):
         page = twin.project_records(

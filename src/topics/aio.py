@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
-GATHER_BYTES = 16 * 1024
+GATHER_BYTES = 64 * 1024
 """A write up to this size is gathered with others of its turn; a larger one is worth a ticket."""
 
 
@@ -170,7 +170,10 @@ class ShardWaiter:
     def keep(self, topic: Topic, batch: Batch, who: object, answer: OnGathered) -> None:
         """Gather one of several parts; `expect_one` when all of them are here."""
         gathered = self._gathered(topic, answer)
-        gathered.gathering.add_batch(batch)
+        if not gathered.gathering.add_batch(batch):
+            self.submit_gathered()
+            gathered = self._gathered(topic, answer)
+            gathered.gathering.add_batch(batch)
         gathered.writers.append((batch.count, who))
 
     def _gathered(self, topic: Topic, answer: OnGathered) -> Gathered:

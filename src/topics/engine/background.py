@@ -1,4 +1,4 @@
-"""The engine's own threads: a sync thread a shard, one each for segments, routers and cold tier.
+"""The engine's own threads: a sync thread a shard, one each for spares, segments, routers, cold.
 
 Each runs steps that are plain calls on the engine, so that a test can make them one by one without
 any thread. A step that fails with a storage error makes its shard read-only or is tried again at
@@ -14,6 +14,7 @@ from topics.engine.shard import Shard
 from topics.errors import DiskFailed, TopicsError
 
 CLOSE_TIMEOUT_S = 30.0
+SPARE_STEP_MS = 100
 SEGMENT_STEP_MS = 100
 ROUTER_STEP_MS = 100
 
@@ -84,6 +85,7 @@ class Background:
             for shard in engine.shards
         ]
         step_ms = min(SEGMENT_STEP_MS, config.checkpoint_ms)
+        self._spares = self._loop("topics-spare", self._spare_step, SPARE_STEP_MS)
         self._segments = self._loop("topics-segments", self._segment_step, step_ms)
         self._cold = self._loop("topics-cold", self._cold_step, config.checkpoint_ms)
         self._routers = self._loop("topics-routers", self._router_step, ROUTER_STEP_MS)
@@ -91,13 +93,13 @@ class Background:
 
     @property
     def last_error(self) -> TopicsError | None:
-        loops = [*self.syncs, self._segments, self._cold, self._routers]
+        loops = [*self.syncs, self._spares, self._segments, self._cold, self._routers]
         failed = next((loop.last_error for loop in loops if loop.last_error), None)
         mover = self._engine.queues.dead_letters
         return failed or (mover.last_error if mover.due else None)
 
     def stop(self) -> None:
-        for loop in [self._routers, *self.syncs, self._segments, self._cold]:
+        for loop in [self._routers, *self.syncs, self._spares, self._segments, self._cold]:
             loop.stop()
 
     def _loop(self, name: str, step: Callable[[], None], every_ms: int) -> Loop:
@@ -118,11 +120,13 @@ class Background:
 
         return step
 
-    def _segment_step(self) -> None:
-        engine, config = self._engine, self._engine.config
-        for shard in engine.shards:
+    def _spare_step(self) -> None:
+        for shard in self._engine.shards:
             if shard.commit.log.failed is None:
                 shard.commit.log.prepare_spare()
+
+    def _segment_step(self) -> None:
+        engine, config = self._engine, self._engine.config
         now_s = engine.clock.monotonic_s()
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + config.sweep_ms / 1000

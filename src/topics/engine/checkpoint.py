@@ -23,6 +23,7 @@ from topics.storage.segments.segment import Segment, fitting_stop
 from topics.storage.wal.frame import CheckpointMark, encode_control
 
 WRITE_BYTES = 512 * 1024
+"""So much is converted and written at a time: it stays in the cache of a core."""
 
 
 def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
@@ -105,45 +106,56 @@ def _by_id(topics: set[Topic]) -> list[Topic]:
 
 
 class _Piece:
-    """What one segment gets in this checkpoint."""
+    """What one segment gets in this checkpoint.
+
+    Chunks are gathered and converted many at a time: each time gives up the interpreter, and it
+    takes a while to get it back from an event loop that is busy.
+    """
 
     def __init__(self, segment: Segment, *, is_new: bool) -> None:
         self.segment = segment
         self.is_new = is_new
         self.entries = bytearray()
         self.data_bytes = 0
-        self._unwritten: list[Buffer] = []
-        self._unwritten_bytes = 0
+        self._stretches: list[tuple[Buffer, Buffer, int, int]] = []
+        """Added, and not yet converted."""
+        self._added_count = 0
+        self._added_bytes = 0
 
     @property
     def end_bytes(self) -> int:
-        return self.segment.data_bytes + self.data_bytes
+        """Return where the data ends; more than that as long as something is not converted."""
+        return self.segment.data_bytes + self.data_bytes + self._added_bytes
 
     @property
     def end_count(self) -> int:
-        return self.segment.count + len(self.entries) // IDX_ENTRY_BYTES
+        return self.segment.count + len(self.entries) // IDX_ENTRY_BYTES + self._added_count
 
     @property
     def next_seq(self) -> int:
         return self.segment.first_seq + self.end_count
 
-    def add(self, data: Buffer, entries: Buffer) -> None:
-        """Take converted frames; a large piece is written at once, then its memory is free."""
+    def add(self, chunk: Chunk, start: int, stop: int) -> None:
+        self._stretches.append((chunk.frames, chunk.idx(), start, stop))
+        self._added_count += stop - start
+        self._added_bytes += chunk.size
+        if self._added_bytes >= WRITE_BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Convert and write what was added; then its memory is free, and `end_bytes` is exact."""
+        if not self._stretches:
+            return
+        end_bytes = self.segment.data_bytes + self.data_bytes
+        data, entries = frames_to_segment(self._stretches, base=end_bytes)
+        self.segment.write_data(end_bytes, [data])
         self.entries += entries
         self.data_bytes += len(data)
-        self._unwritten.append(data)
-        self._unwritten_bytes += len(data)
-        if self._unwritten_bytes >= WRITE_BYTES:
-            self._write_data()
+        self._stretches, self._added_count, self._added_bytes = [], 0, 0
 
     def finish(self) -> None:
-        self._write_data()
+        self.settle()
         self.segment.write_entries(self.segment.count, self.entries)
-
-    def _write_data(self) -> None:
-        if self._unwritten:
-            self.segment.write_data(self.end_bytes - self._unwritten_bytes, self._unwritten)
-            self._unwritten, self._unwritten_bytes = [], 0
 
 
 class _Absorption:
@@ -223,10 +235,7 @@ class _Absorption:
         while start < chunk.count:
             piece = self._piece_for(chunk, chunk.first_seq + start)
             stop = self._stop_in(chunk, start, piece)
-            data, entries = frames_to_segment(
-                chunk.frames, chunk.idx(), start, stop, base=piece.end_bytes
-            )
-            piece.add(data, entries)
+            piece.add(chunk, start, stop)
             self._copied.append((chunk, start, stop, piece))
             start = stop
 
@@ -234,6 +243,9 @@ class _Absorption:
         """Return the piece that takes `seq`: the last one, the active segment's, or a new one."""
         if self._pieces:
             piece = self._pieces[-1]
+            if self._takes(piece, chunk, seq):
+                return piece
+            piece.settle()
             if self._takes(piece, chunk, seq):
                 return piece
         elif self._active is not None:
@@ -255,8 +267,12 @@ class _Absorption:
         )
 
     def _stop_in(self, chunk: Chunk, start: int, piece: _Piece) -> int:
+        """Return how far the piece takes the chunk; most often all of it, at a glance."""
         room = self._config.segment_max_events - piece.end_count
         stop = min(chunk.count, start + room)
+        if stop == chunk.count and piece.end_bytes + chunk.size <= self._config.segment_max_bytes:
+            return stop
+        piece.settle()
         offset = int.from_bytes(
             chunk.idx()[start * IDX_ENTRY_BYTES : start * IDX_ENTRY_BYTES + 4], "little"
         )

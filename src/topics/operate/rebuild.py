@@ -152,7 +152,9 @@ class Copier:
         if piece.rank == WAL:
             base_seq: int = WAL_HEADER.unpack_from(view, 0)[4]
             entries = index_frames(view, 0, len(view))
-            data, idx = frames_to_segment(view, entries, 0, len(entries) // IDX_ENTRY_BYTES, base=0)
+            data, idx = frames_to_segment(
+                [(view, entries, 0, len(entries) // IDX_ENTRY_BYTES)], base=0
+            )
             return data, idx, base_seq
         base_seq = SEGMENT_HEADER.unpack_from(view, 0)[3]
         idx, _, _ = index_segment(view, base_seq)

@@ -32,7 +32,7 @@ def build_segment(
     """Make one segment of records that all have one time."""
     batch = build_write(records, ServerConfig()).batch
     stamp_batch(batch, topic_id=topic_id, first_seq=first_seq, ts=ts, flags=0)
-    data, idx = frames_to_segment(batch.frames, batch.idx, 0, batch.count, base=0)
+    data, idx = frames_to_segment([(batch.frames, batch.idx, 0, batch.count)], base=0)
     return describe(data, idx, first_seq=first_seq, last_seq=first_seq + batch.count - 1)
 
 

@@ -32,6 +32,8 @@ class Consumer:
         self.held: dict[str, list[int]] = {}
         self.release: dict[str, list[int]] = {}
         self.positions: dict[str, dict[int, int]] = {}
+        self.is_forgotten = False
+        """The server started anew and no longer knows what it gave to this member."""
 
 
 def _pairs(held: dict[str, list[int]]) -> list[tuple[str, int]]:
@@ -80,6 +82,8 @@ class GroupMachine(RuleBasedStateMachine):
         """Know that a start begins every session anew."""
         for name in self.heard_s:
             self._lives(name)
+        for consumer in self.consumers.values():
+            consumer.is_forgotten = True
 
     # Words.
 
@@ -161,7 +165,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         self._lives(name)
         self._check_polled(consumer, polled, limit)
-        consumer.positions = polled.positions
+        consumer.positions, consumer.is_forgotten = polled.positions, False
 
     # Time, growth, work, crashes.
 
@@ -279,7 +283,8 @@ class GroupMachine(RuleBasedStateMachine):
             seqs = [record.seq for record in batch.records]
             if batch.tombstone is None:
                 # Without a word of ours it is at what it was given, or at what is committed.
-                first = seqs[0] if start is None else start + 1
+                first = seqs[0] if start is None or consumer.is_forgotten else start + 1
+                assert start is None or first <= start + 1, "passed over"
                 assert seqs == list(range(first, first + len(seqs)))
             assert polled.positions[batch.topic][batch.partition] == batch.next_from_seq
 

@@ -1,7 +1,9 @@
 """Properties of segments: WAL frames in, segment frames out, and the idx built again."""
 
+from itertools import pairwise
+
 from hypothesis import given
-from hypothesis.strategies import DataObject, binary, data, integers, sets
+from hypothesis.strategies import DataObject, binary, data, integers, sampled_from, sets
 from tests.property.kernel.frames import (
     FLAG_DELETED,
     Chunk,
@@ -31,9 +33,9 @@ def test_wal_frames_become_the_segment_frames_of_the_format_page(
         topic_id=chunk.topic_id,
         layout=1,
     )
-    result = agreed("frames_to_segment", chunk.frames, chunk.idx, start, stop, base=base)
+    result = agreed("frames_to_segment", [(chunk.frames, chunk.idx, start, stop)], base=base)
     assert result[0] == segment.frames
-    moved = agreed("frames_to_segment", chunk.frames, chunk.idx, start, stop, base=0)
+    moved = agreed("frames_to_segment", [(chunk.frames, chunk.idx, start, stop)], base=0)
     assert moved == (segment.frames, segment.idx)
     assert [entry[4:] for entry in split(result[1])] == [entry[4:] for entry in split(segment.idx)]
     for entry, entry_at_base in zip(split(segment.idx), split(result[1]), strict=True):
@@ -54,7 +56,7 @@ def test_a_deleted_entry_without_a_frame_stays_one(chunk: Chunk, choose: DataObj
     )  # fmt: skip
     idx = chunk.idx[: at * 20] + idx_entry(7, 0, 3, FLAG_DELETED) + chunk.idx[at * 20 :]
     data_, new_idx = agreed(
-        "frames_to_segment", chunk.frames, idx, 0, len(chunk.records) + 1, base=0
+        "frames_to_segment", [(chunk.frames, idx, 0, len(chunk.records) + 1)], base=0
     )
     assert split(new_idx)[at] == idx_entry(end, 0, 3, FLAG_DELETED)
     assert len(data_) == len(chunk.frames)
@@ -69,8 +71,36 @@ def test_a_damaged_wal_frame_is_never_copied_into_a_segment(
     bit = choose.draw(integers(0, len(chunk.frames) * 8 - 1))
     frames = bytearray(chunk.frames)
     frames[bit // 8] ^= 1 << (bit % 8)
-    result = agreed("frames_to_segment", bytes(frames), chunk.idx, 0, len(chunk.records), base=0)
+    result = agreed(
+        "frames_to_segment", [(bytes(frames), chunk.idx, 0, len(chunk.records))], base=0
+    )
     assert result[0] is CorruptData
+
+
+@given(first=chunks(layout=0), second=chunks(layout=0), base=integers(0, 2**31), choose=data())
+def test_many_stretches_are_converted_as_if_one_behind_the_other(
+    first: Chunk, second: Chunk, base: int, choose: DataObject
+) -> None:
+    stretches, data_, idx = [], b"", b""
+    for chunk in (first, second):
+        cuts = sorted(choose.draw(sets(integers(0, len(chunk.records)), max_size=3)))
+        for start, stop in pairwise([0, *cuts, len(chunk.records)]):
+            stretch = chunk.frames, chunk.idx, start, stop
+            more = agreed("frames_to_segment", [stretch], base=base + len(data_))
+            stretches.append(stretch)
+            data_, idx = data_ + more[0], idx + more[1]
+    assert agreed("frames_to_segment", stretches, base=base) == (data_, idx)
+
+
+@given(chunk=chunks(layout=0), changes=edits, stop=integers(-1, 9), last=sampled_from([0, 1]))
+def test_one_bad_stretch_refuses_all(
+    chunk: Chunk, changes: list[tuple[int, int, bytes]], stop: int, last: int
+) -> None:
+    good = chunk.frames, chunk.idx, 0, len(chunk.records)
+    bad = harm(chunk.frames, changes), chunk.idx, 0, stop
+    alone = agreed("frames_to_segment", [bad], base=0)
+    both = agreed("frames_to_segment", [good, bad] if last else [bad, good], base=0)
+    assert is_refused(both) == is_refused(alone)
 
 
 @given(frames=chunks(layout=0), idx_changes=edits, changes=edits, base=integers(0, 2**32 + 5))
@@ -81,9 +111,9 @@ def test_hostile_chunks_are_converted_or_refused_alike(
     base: int,
 ) -> None:
     idx = harm(frames.idx, idx_changes)
-    agreed("frames_to_segment", frames.frames, idx, 0, len(idx) // 20, base=base)
+    agreed("frames_to_segment", [(frames.frames, idx, 0, len(idx) // 20)], base=base)
     harmed = harm(frames.frames, changes)
-    agreed("frames_to_segment", harmed, frames.idx, 0, len(frames.records), base=base)
+    agreed("frames_to_segment", [(harmed, frames.idx, 0, len(frames.records))], base=base)
 
 
 @given(chunk=chunks(layout=1), gaps=sets(integers(0, 11)), lead=integers(0, 3))

@@ -25,7 +25,7 @@ def sample() -> tuple[bytes, bytes, bytes, bytes]:
     """`(WAL frames, their idx, segment frames, a tag run)`."""
     batch = pure.parse_batch(BODY, **LIMITS)
     pure.stamp_batch(batch, topic_id=1, first_seq=1, ts=1, flags=0)
-    data, idx = pure.frames_to_segment(batch.frames, batch.idx, 0, 2, base=0)
+    data, idx = pure.frames_to_segment([(batch.frames, batch.idx, 0, 2)], base=0)
     return bytes(batch.frames), bytes(idx), bytes(data), pure.build_tag_run(data, idx, 1)
 
 
@@ -44,7 +44,7 @@ CALLS: dict[str, tuple[bytes, bytes, Call]] = {
     "find_frame": (FRAMES, b"", lambda twin, a, _: twin.find_frame(a, 0, len(FRAMES))),
     "index_frames": (FRAMES, b"", lambda twin, a, _: twin.index_frames(a, 0, len(FRAMES))),
     "frames_to_segment": (
-        FRAMES, IDX, lambda twin, a, b: twin.frames_to_segment(a, b, 0, 2, base=0),
+        FRAMES, IDX, lambda twin, a, b: twin.frames_to_segment([(a, b, 0, 2)], base=0),
     ),
     "index_segment": (DATA, b"", lambda twin, a, _: twin.index_segment(a, 1)),
     "project_records": (DATA, IDX, lambda twin, a, b: twin.project_records(a, b, **PAGE)),
@@ -96,7 +96,7 @@ def test_buffers_are_let_go_after_an_error_too(twin: ModuleType) -> None:
     with pytest.raises(CorruptData):
         twin.project_records(data, idx, **PAGE)
     with pytest.raises(CorruptData):
-        twin.frames_to_segment(data, idx, 0, 2, base=0)
+        twin.frames_to_segment([(data, idx, 0, 2)], base=0)
     with pytest.raises(ValueError, match=r"the range 0\.\.9 is not inside 0\.\.2"):
         twin.count_live(idx, 0, 9)
     with pytest.raises(CorruptData):

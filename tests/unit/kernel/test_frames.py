@@ -173,7 +173,7 @@ def test_a_deleted_record_is_skipped_without_a_look_at_its_frame(twin: ModuleTyp
 
 def test_a_segment_says_the_same_as_its_wal_frames(twin: ModuleType) -> None:
     batch = stamped(twin, '{"data":1,"node":"n","meta":{}}', '{"data":[2],"tag":"t"}')
-    data, idx = twin.frames_to_segment(batch.frames, batch.idx, 0, 2, base=0)
+    data, idx = twin.frames_to_segment([(batch.frames, batch.idx, 0, 2)], base=0)
     call = {**PAGE, "include_tags": True, "stop": 2}
     wal_page = twin.project_records(batch.frames, batch.idx, **call)
     page = twin.project_records(data, idx, **{**call, "layout": SEGMENT_LAYOUT})
@@ -190,7 +190,7 @@ def test_seqs_in_a_segment_have_to_rise_from_the_first_on(
     ends, data = [0], bytearray()
     for seq in seqs:
         batch = stamped(twin, '{"data":1}', first_seq=seq)
-        data += twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=0)[0]
+        data += twin.frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=0)[0]
         ends.append(len(data))
     idx, end, whole = twin.index_segment(data, 5)
     assert (end, whole) == (ends[indexed], int(indexed == len(seqs)))
@@ -199,9 +199,9 @@ def test_seqs_in_a_segment_have_to_rise_from_the_first_on(
 
 def test_frames_beyond_the_reach_of_a_u32_do_not_fit_a_segment(twin: ModuleType) -> None:
     batch = stamped(twin, '{"data":1}')
-    twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 1 - 47)
+    twin.frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=2**32 - 1 - 47)
     with pytest.raises(ValueError, match="do not fit a segment"):
-        twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=2**32 - 47)
+        twin.frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=2**32 - 47)
 
 
 @pytest.mark.parametrize("data", ["1", "123", "1234", "123456"])
@@ -226,7 +226,7 @@ def test_a_frame_that_is_no_append_is_no_record_even_if_its_checksum_holds(
     with pytest.raises(CorruptData):
         twin.project_records(batch.frames, batch.idx, stop=1, **PAGE)
     with pytest.raises(CorruptData):
-        twin.frames_to_segment(batch.frames, batch.idx, 0, 1, base=0)
+        twin.frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=0)
     with pytest.raises(CorruptData):
         twin.match_tags(batch.frames, batch.idx, match=(MATCH_EQ, b"t"), **find)
     with pytest.raises(CorruptData):
@@ -253,7 +253,7 @@ def test_an_entry_that_points_elsewhere_is_refused_even_where_its_sum_overflows(
     with pytest.raises(CorruptData):
         twin.project_records(batch.frames, idx, stop=1, **PAGE)
     with pytest.raises((CorruptData, ValueError)):
-        twin.frames_to_segment(batch.frames, idx, 0, 1, base=0)
+        twin.frames_to_segment([(batch.frames, idx, 0, 1)], base=0)
     find = {"base": 0, "layout": WAL_LAYOUT, "start": 0, "stop": 1}
     with pytest.raises(CorruptData):
         twin.match_tags(batch.frames, idx, match=(MATCH_EQ, b""), **find)

@@ -3,8 +3,8 @@
 cdef enum:
     FIRST_FRAMES_BYTES = 4096
     FIRST_IDX_BYTES = 320
-    # Offsets are u32; nothing near it is gathered in one turn of an event loop.
-    GATHERED_BYTES_MAX = 1 << 30
+    # More is not worth waiting for, and would pass by the bounds of the queue.
+    GATHERED_BYTES_MAX = 4 << 20
 
 
 cdef int reserve(bytearray buffer, uint64_t size) except -1:
@@ -93,13 +93,14 @@ cdef class Gathering:
         if count < 0 or len(idx) % IDX_ENTRY or len(idx) // IDX_ENTRY != count:
             raise ValueError("the batch does not have one idx entry a frame")
         if self.frames_bytes + <uint64_t> len(frames) > GATHERED_BYTES_MAX:
-            raise OverflowError("this is too much for one batch")
+            return False
         shift_idx(idx, <int64_t> self.frames_bytes)
         self.make_room(len(frames), count)
         memcpy(self.frames_at() + self.frames_bytes, PyBytes_AS_STRING(frames), len(frames))
         memcpy(self.idx_end(), PyByteArray_AS_STRING(idx), count * IDX_ENTRY)
         self.frames_bytes += <uint64_t> len(frames)
         self.count += count
+        return True
 
     def take(self):
         cdef bytearray frames = self.frames

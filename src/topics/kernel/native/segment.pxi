@@ -8,12 +8,17 @@ cdef enum:
 
 cdef uint64_t SEGMENT_ENTRIES_MAX = 0xFFFFFFFF // 46
 
-cdef struct Conversion:
-    const uint8_t* frames
-    uint64_t frames_bytes
-    const uint8_t* idx
+cdef struct Stretch:
+    Py_buffer frames
+    Py_buffer idx
     Py_ssize_t start
     Py_ssize_t stop
+
+cdef struct Conversion:
+    Stretch* stretches
+    Py_ssize_t stretches_count
+    # How many frames all stretches have, and where the first goes.
+    Py_ssize_t count
     uint64_t base
     uint64_t data_bytes
     uint8_t* data
@@ -21,24 +26,38 @@ cdef struct Conversion:
     uint32_t bad_offset
 
 
-cdef int measure(Conversion* work) noexcept nogil:
-    """Check shape and checksum of every source frame, and add up what they take."""
+cdef inline bint wal_frame_of(const Stretch* stretch, const Entry* entry, Frame* frame) noexcept nogil:
+    return frame_of_entry(
+        <const uint8_t*> stretch.frames.buf, stretch.frames.len, 0, entry, WAL_LAYOUT, frame
+    )
+
+
+cdef int measure_stretch(Conversion* work, const Stretch* stretch) noexcept nogil:
     cdef Py_ssize_t i
     cdef Entry entry
     cdef Frame frame
-    work.data_bytes = 0
-    for i in range(work.start, work.stop):
-        entry = load_entry(work.idx, i)
+    for i in range(stretch.start, stretch.stop):
+        entry = load_entry(<const uint8_t*> stretch.idx.buf, i)
         if work.base + work.data_bytes + entry.size > U32_MAX:
             return CONVERT_TOO_WIDE
         if entry.size == 0 and entry.flags & FLAG_DELETED:
             continue
         work.bad_offset = entry.offset
-        if not frame_of_entry(work.frames, work.frames_bytes, 0, &entry, WAL_LAYOUT, &frame):
-            return CONVERT_BAD_FRAME
-        if not is_intact(&frame):
+        if not wal_frame_of(stretch, &entry, &frame) or not is_intact(&frame):
             return CONVERT_BAD_FRAME
         work.data_bytes += entry.size
+    return CONVERTED
+
+
+cdef int measure(Conversion* work) noexcept nogil:
+    """Check shape and checksum of every source frame, and add up what they take."""
+    cdef Py_ssize_t i
+    cdef int outcome
+    work.data_bytes = 0
+    for i in range(work.stretches_count):
+        outcome = measure_stretch(work, work.stretches + i)
+        if outcome != CONVERTED:
+            return outcome
     return CONVERTED
 
 
@@ -52,43 +71,54 @@ cdef void put_segment_frame(uint8_t* out, const Frame* frame, bint deleted) noex
     out[hashed + CHECKSUM_BYTES] = DELETED_BYTE if deleted else 0
 
 
-cdef int convert(Conversion* work) noexcept nogil:
-    """Write what `measure` added up; sizes that moved since are refused, not trusted."""
+cdef int convert_stretch(
+    Conversion* work, const Stretch* stretch, uint8_t* idx, uint64_t* used
+) noexcept nogil:
     cdef Py_ssize_t i
     cdef Entry entry
     cdef Frame frame
     cdef bint deleted
-    cdef uint64_t used = 0
-    cdef uint8_t* idx = work.data_idx
-    for i in range(work.start, work.stop):
-        entry = load_entry(work.idx, i)
+    for i in range(stretch.start, stretch.stop):
+        entry = load_entry(<const uint8_t*> stretch.idx.buf, i)
         deleted = entry.flags & FLAG_DELETED != 0
         if entry.size == 0 and deleted:
             store_entry(
-                idx, <uint32_t> (work.base + used), 0, entry.ts,
+                idx, <uint32_t> (work.base + used[0]), 0, entry.ts,
                 entry.flags & (IDX_FLAGS | FLAG_DELETED),
             )
         else:
             work.bad_offset = entry.offset
-            if not frame_of_entry(work.frames, work.frames_bytes, 0, &entry, WAL_LAYOUT, &frame):
+            if not wal_frame_of(stretch, &entry, &frame):
                 return CONVERT_MOVED
-            if used + frame.size > work.data_bytes:
+            if used[0] + frame.size > work.data_bytes:
                 return CONVERT_MOVED
-            put_segment_frame(work.data + used, &frame, deleted)
+            put_segment_frame(work.data + used[0], &frame, deleted)
             store_entry(
-                idx, <uint32_t> (work.base + used), <uint32_t> frame.size, frame.ts,
+                idx, <uint32_t> (work.base + used[0]), <uint32_t> frame.size, frame.ts,
                 frame.flags & IDX_FLAGS | (FLAG_DELETED if deleted else 0),
             )
-            used += frame.size
+            used[0] += frame.size
         idx += IDX_ENTRY
+    return CONVERTED
+
+
+cdef int convert(Conversion* work) noexcept nogil:
+    """Write what `measure` added up; sizes that moved since are refused, not trusted."""
+    cdef Py_ssize_t i
+    cdef const Stretch* stretch
+    cdef uint64_t used = 0
+    cdef uint8_t* idx = work.data_idx
+    for i in range(work.stretches_count):
+        stretch = work.stretches + i
+        if convert_stretch(work, stretch, idx, &used) != CONVERTED:
+            return CONVERT_MOVED
+        idx += (stretch.stop - stretch.start) * IDX_ENTRY
     return CONVERTED if used == work.data_bytes else CONVERT_MOVED
 
 
 cdef int check_conversion(int outcome, Conversion* work) except -1:
     if outcome == CONVERT_TOO_WIDE:
-        raise ValueError(
-            f"{work.stop - work.start} frames from byte {work.base} on do not fit a segment"
-        )
+        raise ValueError(f"{work.count} frames from byte {work.base} on do not fit a segment")
     if outcome != CONVERTED:
         raise damaged("the WAL frame", work.bad_offset)
     return 0
@@ -100,7 +130,7 @@ cdef tuple build_segment(Conversion* work):
         outcome = measure(work)
     check_conversion(outcome, work)
     data = PyByteArray_FromStringAndSize(NULL, work.data_bytes)
-    idx = PyByteArray_FromStringAndSize(NULL, (work.stop - work.start) * IDX_ENTRY)
+    idx = PyByteArray_FromStringAndSize(NULL, work.count * IDX_ENTRY)
     work.data = <uint8_t*> PyByteArray_AS_STRING(data)
     work.data_idx = <uint8_t*> PyByteArray_AS_STRING(idx)
     with nogil:
@@ -109,27 +139,46 @@ cdef tuple build_segment(Conversion* work):
     return data, idx
 
 
-def frames_to_segment(frames, idx, Py_ssize_t start, Py_ssize_t stop, *, Py_ssize_t base):
-    cdef Py_buffer frames_view
-    cdef Py_buffer idx_view
-    cdef Conversion work
-    PyObject_GetBuffer(frames, &frames_view, PyBUF_SIMPLE)
+cdef int open_stretch(Conversion* work, frames, idx, Py_ssize_t start, Py_ssize_t stop) except -1:
+    """Export the buffers of one more stretch; `close_stretches` releases them."""
+    cdef Stretch* stretch = work.stretches + work.stretches_count
+    PyObject_GetBuffer(frames, &stretch.frames, PyBUF_SIMPLE)
     try:
-        PyObject_GetBuffer(idx, &idx_view, PyBUF_SIMPLE)
-        try:
-            check_range(start, stop, idx_view.len // IDX_ENTRY)
-            check_range(0, base, <Py_ssize_t> U32_MAX)
-            work.frames = <const uint8_t*> frames_view.buf
-            work.frames_bytes = frames_view.len
-            work.idx = <const uint8_t*> idx_view.buf
-            work.start = start
-            work.stop = stop
-            work.base = base
-            return build_segment(&work)
-        finally:
-            PyBuffer_Release(&idx_view)
+        PyObject_GetBuffer(idx, &stretch.idx, PyBUF_SIMPLE)
+    except:
+        PyBuffer_Release(&stretch.frames)
+        raise
+    work.stretches_count += 1
+    check_range(start, stop, stretch.idx.len // IDX_ENTRY)
+    stretch.start = start
+    stretch.stop = stop
+    work.count += stop - start
+    return 0
+
+
+cdef void close_stretches(Conversion* work) noexcept:
+    cdef Py_ssize_t i
+    for i in range(work.stretches_count):
+        PyBuffer_Release(&work.stretches[i].idx)
+        PyBuffer_Release(&work.stretches[i].frames)
+    free(work.stretches)
+
+
+def frames_to_segment(stretches, *, Py_ssize_t base):
+    cdef Conversion work
+    cdef list opened = list(stretches)
+    work.stretches_count = work.count = 0
+    check_range(0, base, <Py_ssize_t> U32_MAX)
+    work.base = base
+    work.stretches = <Stretch*> malloc(max(len(opened), 1) * sizeof(Stretch))
+    if work.stretches == NULL:
+        raise MemoryError
+    try:
+        for frames, idx, start, stop in opened:
+            open_stretch(&work, frames, idx, start, stop)
+        return build_segment(&work)
     finally:
-        PyBuffer_Release(&frames_view)
+        close_stretches(&work)
 
 
 cdef struct Reindex:

@@ -8,7 +8,8 @@ from topics.kernel.layout import FRAME_OVERHEAD_BYTES, IDX_ENTRY_BYTES, Buffer
 from topics.kernel.pure.idx import shift_idx
 from topics.kernel.pure.parse import parse_batch
 
-_GATHERED_BYTES_MAX = 1 << 30
+_GATHERED_BYTES_MAX = 4 << 20
+"""More is not worth waiting for, and would pass by the bounds of the queue."""
 
 
 class Gathering:
@@ -47,29 +48,24 @@ class Gathering:
             batch = self._parse(body)
         except TopicsError:
             return 0
-        size = len(batch.frames)
-        if (
-            batch.envelope
-            or size > self._max_bytes
-            or len(self._batch.frames) + size > _GATHERED_BYTES_MAX
-        ):
+        if batch.envelope or len(batch.frames) > self._max_bytes:
             return 0
-        self.add_batch(batch)
-        return batch.count
+        return batch.count if self.add_batch(batch) else 0
 
-    def add_batch(self, batch: Batch) -> None:
-        """Take one more write that was read already."""
+    def add_batch(self, batch: Batch) -> bool:
+        """Take one more write that was read already; False where it has no room."""
         gathered = self._batch
         if batch.count < 0 or len(batch.idx) != batch.count * IDX_ENTRY_BYTES:
             raise ValueError("the batch does not have one idx entry a frame")
         if len(gathered.frames) + len(batch.frames) > _GATHERED_BYTES_MAX:
-            raise OverflowError("this is too much for one batch")
+            return False
         idx = bytearray(batch.idx)
         shift_idx(idx, len(gathered.frames))
         gathered.frames += batch.frames
         gathered.idx += idx
         gathered.count += batch.count
         gathered.payload_bytes += len(batch.frames) - FRAME_OVERHEAD_BYTES * batch.count
+        return True
 
     def take(self) -> Batch:
         """Return what was gathered, and begin anew."""

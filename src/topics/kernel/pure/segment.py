@@ -1,5 +1,7 @@
 """WAL frames become segment frames, and a segment's idx is built again from its frames."""
 
+from collections.abc import Iterable
+
 from topics.kernel.layout import (
     DELETED_BYTE,
     FLAG_BATCH_OPEN,
@@ -28,29 +30,36 @@ from topics.kernel.pure.frame import (
 
 
 def frames_to_segment(
-    frames: Buffer, idx: Buffer, start: int, stop: int, *, base: int
+    stretches: Iterable[tuple[Buffer, Buffer, int, int]], *, base: int
 ) -> tuple[bytearray, bytearray]:
-    """Turn entries [start, stop) into segment frames and their idx, offsets from `base`."""
-    view, entries = open_view(frames), open_view(idx)
-    check_range(start, stop, len(entries) // IDX_ENTRY_BYTES)
+    """Turn stretches of WAL into segment frames and their idx, offsets from `base`.
+
+    A stretch is `(frames, idx, start, stop)`: its entries [start, stop).
+    """
     check_range(0, base, U32_MAX)
+    opened = []
+    for frames, idx, start, stop in stretches:
+        opened.append((open_view(frames), open_view(idx), start, stop))
+        check_range(start, stop, len(idx) // IDX_ENTRY_BYTES)
+    count = sum([stop - start for _, _, start, stop in opened])
     data, data_idx = bytearray(), bytearray()
-    for i in range(start, stop):
-        offset, size, ts, flags = IDX_ENTRY.unpack_from(entries, i * IDX_ENTRY_BYTES)
-        at = base + len(data)
-        if at + size > U32_MAX:
-            raise ValueError(f"{stop - start} frames from byte {base} on do not fit a segment")
-        if flags & FLAG_DELETED and not size:
-            data_idx += IDX_ENTRY.pack(at, 0, ts, flags & (IDX_FLAGS | FLAG_DELETED))
-            continue
-        frame = read_frame(view, offset, len(view), layout=WAL_LAYOUT)
-        if frame is None or frame.type != FRAME_APPEND or frame.size != size:
-            raise damaged("the WAL frame", offset)
-        if not is_intact(view, frame):
-            raise damaged("the WAL frame", offset)
-        deleted = flags & FLAG_DELETED
-        _append_segment_frame(data, view, frame, DELETED_BYTE if deleted else 0)
-        data_idx += IDX_ENTRY.pack(at, size, frame.ts, frame.flags & IDX_FLAGS | deleted)
+    for view, entries, start, stop in opened:
+        for i in range(start, stop):
+            offset, size, ts, flags = IDX_ENTRY.unpack_from(entries, i * IDX_ENTRY_BYTES)
+            at = base + len(data)
+            if at + size > U32_MAX:
+                raise ValueError(f"{count} frames from byte {base} on do not fit a segment")
+            if flags & FLAG_DELETED and not size:
+                data_idx += IDX_ENTRY.pack(at, 0, ts, flags & (IDX_FLAGS | FLAG_DELETED))
+                continue
+            frame = read_frame(view, offset, len(view), layout=WAL_LAYOUT)
+            if frame is None or frame.type != FRAME_APPEND or frame.size != size:
+                raise damaged("the WAL frame", offset)
+            if not is_intact(view, frame):
+                raise damaged("the WAL frame", offset)
+            deleted = flags & FLAG_DELETED
+            _append_segment_frame(data, view, frame, DELETED_BYTE if deleted else 0)
+            data_idx += IDX_ENTRY.pack(at, size, frame.ts, frame.flags & IDX_FLAGS | deleted)
     return data, data_idx
 
 

@@ -21,7 +21,7 @@ def converted(count: int, *, first_seq: int = 1, base: int = 0) -> tuple[bytearr
     body = encode_write([{"data": i, "tag": "t"} for i in range(count)])
     batch = read_write(body, Limits()).batch
     stamp_batch(batch, topic_id=TOPIC_ID, first_seq=first_seq, ts=1_000, flags=0)
-    return frames_to_segment(batch.frames, batch.idx, 0, count, base=base)
+    return frames_to_segment([(batch.frames, batch.idx, 0, count)], base=base)
 
 
 def empty_segment(disk: HostileDisk) -> Segment:

@@ -28,7 +28,7 @@ def sealed(disk: RamDisk, seq: int) -> Segment:
     body = encode_write([{"data": seq, "tag": "t"}])
     batch = read_write(body, Limits()).batch
     stamp_batch(batch, topic_id=TOPIC_ID, first_seq=seq, ts=1_000, flags=0)
-    data, entries = frames_to_segment(batch.frames, batch.idx, 0, 1, base=0)
+    data, entries = frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=0)
     segment = Stores(disk, cold=None).new_segment(TOPIC_ID, seq, durable=True)
     segment.create_files()
     segment.write_data(0, [data])
