@@ -772,7 +772,8 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
     def may_block(self, topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
         """Tell whether a read there has to leave the event loop: `read_aside` does."""
         engine = self.log.engine
-        return touches_cold(topic, from_seq, from_ts) or engine.must_forward(topic)
+        has_cold = engine.stores.cold is not None
+        return (has_cold and touches_cold(topic, from_seq, from_ts)) or engine.must_forward(topic)
 
     async def read_aside(self, topic: Topic, request: DiffRequest) -> Page:
         """Read on the pool of the cold tier, or of what routers still have to bring."""

@@ -81,7 +81,7 @@ class Reading:
         self.window_records = WINDOW_RECORDS
         self.head_seq = topic.head_seq
         self.floors: Floors = topic.floors
-        self.holes: tuple[Hole, ...] = tuple(h for h in topic.holes if h.announced)
+        self.holes: list[Hole] = [h for h in topic.holes if h.announced]
         self.end_seq, self.is_bounded = self._end()
         """Nothing behind it is read or announced."""
         if to_seq is not None:

@@ -413,14 +413,14 @@ class _ActiveFiles:
 
 def fitting_stop(idx: Buffer, start: int, stop: int, end_offset: int) -> int:
     """Return the last stop whose frames end at or before `end_offset`, at least start + 1."""
-    low, high = start + 1, stop
+    low, high, middle = start + 1, stop, stop  # most often all of it fits
     while low < high:
-        middle = (low + high + 1) // 2
         offset, size = _OFFSET_LEN.unpack_from(idx, (middle - 1) * IDX_ENTRY_BYTES)
         if offset + size <= end_offset:
             low = middle
         else:
             high = middle - 1
+        middle = (low + high + 1) // 2
     return low
 
 
