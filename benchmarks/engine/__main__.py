@@ -19,6 +19,9 @@ from benchmarks.engine.places import data_dir
 from topics import kernel
 from topics.kernel import IMPLEMENTATION, pure
 
+DISK_LEAST = 2e6
+SYNCED_SHARE = 0.6
+"""Of what is aimed at unsynced, and of what is reached over a longer run: decision 0034."""
 PAGE = Path(__file__).parents[2] / "docs/internals/benchmarks-engine.md"
 INTRODUCTION = """# The engine, measured
 
@@ -70,14 +73,20 @@ def append_rows(scale: int) -> list[Row]:
     twin = twin_append_rate()
     ratio = _times(disk, twin)
     return [
-        Row("append, batches of 1000, `disk`", _millions(disk), "", "≥ 2 M/s", disk >= 2e6),
+        Row(
+            "append, batches of 1000, `disk`",
+            _millions(disk),
+            "a burst: most of it is in memory",
+            f"≥ {DISK_LEAST / 1e6:.0f} M/s",
+            disk >= DISK_LEAST,
+        ),
         Row("… against the pure twin", ratio, _millions(twin), "≥ 6 ×", disk >= 6 * twin),
         Row(
             "append, batches of 1000, `fsync`",
             _millions(fsync),
             f"{fsync / disk:.0%} of `disk`, {fsync / bare:.0%} of bare writes and syncs",
-            "≥ 60 %",
-            fsync >= 0.6 * disk,
+            f"≥ {SYNCED_SHARE * DISK_LEAST / 1e6:.1f} M/s",
+            fsync >= SYNCED_SHARE * DISK_LEAST,
         ),
         Row(
             "append, `disk`, five times as long",
@@ -90,8 +99,8 @@ def append_rows(scale: int) -> list[Row]:
             "append, `fsync`, five times as long",
             _millions(sustained_fsync),
             f"{sustained_fsync / sustained:.0%} of `disk`",
-            "≥ 60 %",
-            sustained_fsync >= 0.6 * sustained,
+            f"≥ {SYNCED_SHARE:.0%}",
+            sustained_fsync >= SYNCED_SHARE * sustained,
         ),
     ]
 
@@ -143,7 +152,7 @@ def large_rows(scale: int) -> list[Row]:
     with data_dir() as path:
         large.fill_and_kill(path, records=big, tags=large.TAGS // scale, snapshot=True)
         with_snapshot = large.recovery_seconds(path, records=big)
-        found = large.measure(path)
+        found = large.measure_afresh(path)
     return [
         recovery_row(f"open {small:,} records after kill -9, no snapshot", without, 1.5),
         recovery_row(f"open {big:,} records, snapshot and segments", with_snapshot, 3),

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +96,12 @@ def measure(path: str) -> Found:
     )
     log.close()
     return found
+
+
+def measure_afresh(path: str) -> Found:
+    """Measure in a process of its own: in one that has worked, freed memory hides what is new."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(measure, path).result()
 
 
 def _in_turns(cost_us: Callable[[str], float]) -> Costs:
