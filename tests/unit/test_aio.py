@@ -15,11 +15,13 @@ from topics.errors import (
     Closed,
     DiskFailed,
     GenerationMismatch,
+    LimitReached,
     RequestError,
     ShardReadOnly,
     Throttled,
     TopicNotFound,
 )
+from topics.model.append import Appended
 from topics.model.diff import Page
 from topics.model.queues import Claimed
 from topics.storage.disk.local_disk import LocalDisk
@@ -368,5 +370,43 @@ def test_groups_are_awaited_like_everything_else(tmp_path: Path) -> None:
         assert await log.groups() == ["g"]
         assert await log.drop_group("g")
         assert not await log.drop_group("g")
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_writes_of_a_turn_fill_a_log_up_to_its_limit(tmp_path: Path) -> None:
+    body = b'{"records":[{"data":"%b"}]}' % (b"x" * 10_000)
+
+    async def scenario() -> None:
+        config = ServerConfig(data_dir=str(tmp_path), max_total_bytes=100_000)
+        async with await AsyncLog.open(config=config) as log:
+            await log.create("t", durability="disk")
+            writing = [log.append_json("t", body) for _ in range(20)]
+            done = await asyncio.gather(*writing, return_exceptions=True)
+            written = [one for one in done if isinstance(one, Appended)]
+            assert len(written) == 9
+            assert all(isinstance(one, Appended | LimitReached) for one in done)
+            assert (await log.state("t")).count == 9
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("config", [{}, {"partitions": 2}], ids=["plain", "partitioned"])
+def test_a_turn_with_more_than_one_gathering_takes_keeps_its_order(
+    tmp_path: Path, config: dict[str, int]
+) -> None:
+    bodies = [
+        b'{"records":[{"data":"%d %b","key":"k"}]}' % (number, b"x" * 60_000)
+        for number in range(100)
+    ]
+
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("t", durability="disk", **config)
+        await asyncio.gather(*[log.append_json("t", body) for body in bodies])
+        topics = log.log.engine.partitions_of("t")
+        (name,) = [topic.name for topic in topics if topic.head_seq]
+        pages = [await log.diff(name, from_seq=seq, limit=10) for seq in range(0, 100, 10)]
+        found = [record.data.split()[0] for page in pages for record in page.records]
+        assert found == [str(number) for number in range(100)]
 
     run_with_log(tmp_path, scenario)

@@ -9,6 +9,8 @@ Keeps: all or nothing, contiguous seqs in array order; `$ts` never decreases; a 
 no seq.
 """
 
+from collections.abc import Iterator, Sequence
+
 from topics.clock import Clock
 from topics.engine.forecast import Change, Forecast
 from topics.engine.shard import Shard
@@ -231,24 +233,22 @@ def submit_append(
     return append
 
 
-def cut_batch(batch: Batch, count: int) -> tuple[Batch, Batch]:
-    """Return the first `count` records of several writes, and the rest."""
-    idx_bytes = count * IDX_ENTRY_BYTES
-    idx, rest_idx = batch.idx[:idx_bytes], batch.idx[idx_bytes:]
-    size = len(batch.frames) if not rest_idx else int.from_bytes(rest_idx[:4], "little")
-    shift_idx(rest_idx, -size)
-    payload_bytes = size - count * FRAME_OVERHEAD_BYTES
-    first = Batch(
-        frames=batch.frames[:size], idx=idx, count=count, payload_bytes=payload_bytes, envelope={}
-    )
-    rest = Batch(
-        frames=batch.frames[size:],
-        idx=rest_idx,
-        count=batch.count - count,
-        payload_bytes=batch.payload_bytes - payload_bytes,
-        envelope={},
-    )
-    return first, rest
+def split_writes(batch: Batch, counts: Sequence[int]) -> Iterator[Batch]:
+    """Return each of several writes that were read into one batch, as if it were read alone."""
+    end, idx_end = 0, 0
+    for count in counts:
+        start, idx_start, idx_end = end, idx_end, idx_end + count * IDX_ENTRY_BYTES
+        idx = batch.idx[idx_start:idx_end]
+        following = batch.idx[idx_end : idx_end + 4]
+        end = int.from_bytes(following, "little") if following else len(batch.frames)
+        shift_idx(idx, -start)
+        yield Batch(
+            frames=batch.frames[start:end],
+            idx=idx,
+            count=count,
+            payload_bytes=end - start - count * FRAME_OVERHEAD_BYTES,
+            envelope={},
+        )
 
 
 def close_reservation(shard: Shard, topic: Topic) -> None:

@@ -57,7 +57,7 @@ def read_diff(topic: Topic, request: DiffRequest) -> Page:
 
 
 def touches_cold(topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
-    """Tell whether a read there starts in a cold segment and so belongs on the cold pool."""
+    """Tell whether a read there starts in a cold segment."""
     start = max(from_seq + 1, topic.floors.earliest_seq)
     if from_ts:
         start = max(start, seq_at(topic, from_ts))

@@ -19,7 +19,7 @@ from topics.engine.backup import BackupCopy
 from topics.engine.checkpoint import checkpoint_shard
 from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
-from topics.engine.diff import DiffRequest, read_diff
+from topics.engine.diff import DiffRequest, read_diff, touches_cold
 from topics.engine.frames import FramesRequest, read_frames
 from topics.engine.groups.groups import Groups
 from topics.engine.partitions import Part, Spread, parent_state, plan_spread, submit_parts
@@ -584,6 +584,10 @@ class Engine:
                 topic, page.head_seq, shard_of=self.shard_of
             )
         return page
+
+    def touches_cold(self, topic: Topic, from_seq: int, from_ts: int = 0) -> bool:
+        """Tell whether a read there starts in a cold segment and so belongs on the cold pool."""
+        return self.stores.cold is not None and touches_cold(topic, from_seq, from_ts)
 
     def read_frames(self, topic: Topic, request: FramesRequest) -> RangePage:
         """Read a range as raw frames, with the floors and gaps that a diff would tell."""

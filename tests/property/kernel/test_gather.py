@@ -2,13 +2,14 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis.strategies import binary, integers, just, lists, sampled_from, tuples
 from tests.property.kernel.bodies import LIMITS, Body, bodies
 from tests.property.kernel.frames import edits, harm
 from tests.property.kernel.twins import TWINS, is_refused, outcome
 
-from topics.engine.append import cut_batch
+from topics.engine.append import split_writes
 from topics.errors import TopicsError
 from topics.kernel import Batch, parse_batch
 
@@ -53,13 +54,10 @@ def check_gathering(raw: list[bytes]) -> None:
         gathering = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
         taken = [gathering.add(body) for body in raw]
         assert taken == [0 if batch is None else batch.count for batch in alone]
-        rest = gathering.take()
+        whole = gathering.take()
         assert gathering.take() == Batch(bytearray(), bytearray(), 0, 0, {})
-        for batch in alone:
-            if batch is not None:
-                part, rest = cut_batch(rest, batch.count)
-                assert part == batch
-        assert rest == Batch(bytearray(), bytearray(), 0, 0, {})
+        plain_ones = [batch for batch in alone if batch is not None]
+        assert list(split_writes(whole, [batch.count for batch in plain_ones])) == plain_ones
 
 
 @given(raw=lists(plain | unwanted, max_size=12))
@@ -143,3 +141,10 @@ def test_a_gathering_ends_before_it_is_larger_than_a_queue_should_hear_of_at_onc
         assert gathering.add(body) == 1
         assert not gathering.add_batch(batch)
         assert gathering.take().count == 1
+
+
+@pytest.mark.parametrize("writer", [(), (1,), (1, 2, 3), None, "ab", 7])
+def test_writers_of_another_shape_are_refused(writer: object) -> None:
+    for twin in TWINS:
+        with pytest.raises((TypeError, ValueError)):
+            twin.format_answers([writer], first_seq=1, start=b"", middle=b"", end=b"")

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, post
 
-from topics.api.exchange import Exchange
+from topics.api.exchange import Exchange, reply_all
 from topics.api.head import MAX_HEAD_BYTES
 from topics.api.http1 import MAX_HELD_BYTES, MAX_PIPELINED, MAX_TAKEN_A_TURN, Http1Connection
 from topics.errors import RequestTimeout
@@ -405,3 +405,73 @@ def test_an_idle_connection_ends_without_a_word(app: HeldApp) -> None:
     connection.give_up(None)
     assert wire.sent == b""
     assert wire.aborted
+
+
+WRITE = post("/v0/topics/a", BODY)
+CLOSING = post("/v0/topics/a", BODY, b"Connection: close")
+
+
+def sent_to(app: HeldApp, request: bytes, *, gathered: bool) -> tuple[bytes, bool]:
+    """Return what a connection is sent for its second request, and whether it was closed."""
+    connection, wire = connect(app)
+    connection.data_received(WRITE)
+    give(app.held.pop(), b"{}")
+    wire.take()
+    connection.data_received(request)
+    exchange = app.held.pop()
+    if gathered:
+        reply_all(app, [exchange], [b'{"a":1}'])
+    else:
+        give(exchange, b'{"a":1}')
+    return wire.sent, wire.closed
+
+
+@pytest.mark.parametrize("request_", [WRITE, CLOSING], ids=["kept", "closing"])
+def test_a_small_answer_has_the_same_bytes_by_either_way(app: HeldApp, request_: bytes) -> None:
+    gathered = sent_to(app, request_, gathered=True)
+    assert gathered == sent_to(app, request_, gathered=False)
+    assert gathered[1] is (request_ is CLOSING)
+
+
+def test_small_answers_keep_their_place_in_a_pipeline(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(WRITE * 3)
+    first, second, third = app.held
+    reply_all(app, [second, third], [b"2", b"3"])
+    assert wire.sent == b""
+    reply_all(app, [first], [b"1"])
+    assert [answer.body for answer in answers(wire.sent)] == [b"1", b"2", b"3"]
+    assert connection.is_idle
+
+
+def test_a_small_answer_tells_the_date_of_now(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    for number in range(2):
+        connection.data_received(WRITE)
+        reply_all(app, [app.held[number]], [b"{}"])
+        app.manual_clock.advance_ms(5_000)
+        app.renew_date()
+    before, after = [answer.headers["date"] for answer in answers(wire.sent)]
+    assert before != after
+
+
+def test_writers_that_left_are_not_counted_twice_when_a_turn_is_answered(app: HeldApp) -> None:
+    wires = [connect(app) for _ in range(3)]
+    for connection, _ in wires:
+        connection.data_received(WRITE)
+    caller, route = app.held[0].caller, app.held[0].route
+    assert caller.requests == 3
+    wires[1][0].connection_lost(None)
+    reply_all(app, app.held, [b"{}"] * 3)
+    assert caller.requests == 0
+    assert app.metrics.latency_of(route, 200).count == 2
+    assert app.metrics.latency_of(route, 499).count == 1
+    assert [bool(wire.sent) for _, wire in wires] == [True, False, True]
+
+
+def test_a_slow_turn_is_logged(app: HeldApp) -> None:
+    connection, _ = connect(app)
+    connection.data_received(WRITE)
+    app.manual_clock.advance_ms(app.config.slow_request_ms + 1)
+    reply_all(app, app.held, [b"{}"])
+    assert any("slow_request" in line for line in app.lines)

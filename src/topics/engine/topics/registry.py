@@ -54,7 +54,7 @@ class Registry:
         self.next_topic_id = next_topic_id
         self._by_name = {topic.name: topic for topic in topics.values()}
         self.find: Callable[[str], Topic | None] = self._by_name.get
-        """As it is: every write asks."""
+        """The map's own look-up, because every write asks; `_by_name` is never another one."""
         self._shards = shards
         self._stores = stores
         self._config = config

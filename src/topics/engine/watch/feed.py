@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from topics.engine.delivery.scheduler import Delivery
-from topics.engine.diff import DiffRequest, touches_cold
+from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import record_body, tombstone_body
@@ -145,7 +145,7 @@ class Feed:
         step = self._shared.get(key)
         if step is not None:
             return step
-        if touches_cold(topic, seq, options.request.from_ts):
+        if self.engine.touches_cold(topic, seq, options.request.from_ts):
             return None
         page = self.engine.read(topic, _request(options, seq))
         step = self._encode(page, seq, fresh=fresh)

@@ -55,9 +55,7 @@ def format_answers(
     cdef list answers = []
     cdef Py_ssize_t count
     cdef bint is_over = False
-    cdef tuple writer
-    for writer in writers:
-        count = writer[0]
+    for count, _ in writers:
         if count < 1:
             raise ValueError("a write has at least one record")
         if is_over or first_seq > U64_MAX - <uint64_t> (count - 1):

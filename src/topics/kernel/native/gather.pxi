@@ -23,7 +23,7 @@ cdef class Gathering:
     cdef Py_ssize_t body_bytes_max
     cdef Limits limits
 
-    def __init__(
+    def __cinit__(
         self,
         *,
         Py_ssize_t max_bytes,
@@ -63,6 +63,8 @@ cdef class Gathering:
         if (
             body.fault.reason
             or body.members_count
+            # At a glance, before anything is judged: whoever does not fit is read once more.
+            or <uint64_t> body.count * FRAME_OVERHEAD > <uint64_t> self.body_bytes_max
             or check_body(body)
             or body.frames_bytes > <uint64_t> self.body_bytes_max
             or self.frames_bytes + body.frames_bytes > GATHERED_BYTES_MAX
