@@ -5,6 +5,8 @@ import os
 import time
 from pathlib import Path
 
+import uvloop
+
 import topics
 from benchmarks.engine.payloads import BATCH, body
 from benchmarks.engine.places import data_dir
@@ -86,7 +88,7 @@ async def _rates(path: str) -> tuple[float, float]:
 def serial_and_concurrent_rates() -> tuple[float, float]:
     """Return synced appends a second of one appender and of 64."""
     with data_dir() as path:
-        return asyncio.run(_rates(path))
+        return uvloop.run(_rates(path))  # as the server does
 
 
 def _median_us(seconds: list[float]) -> float:
