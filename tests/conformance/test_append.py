@@ -37,6 +37,24 @@ def test_seqs_are_left_out_when_asked(api: Api) -> None:
     assert (reply["first_seq"], reply["last_seq"]) == (1, 1)
 
 
+def test_seqs_are_left_out_for_whoever_does_not_want_them(api: Api) -> None:
+    topic = fresh()
+    api.create(topic, durability="disk")
+    for first_seq, wanted in ((1, True), (3, False), (5, True)):
+        body = {"records": [{"data": 1}, {"data": 2}]}
+        reply = ok(api.post(f"topics/{topic}", body, return_seqs=wanted))
+        assert (reply["first_seq"], reply["last_seq"], reply["count"]) == (
+            first_seq,
+            first_seq + 1,
+            2,
+        )
+        assert reply.get("seqs") == ([first_seq, first_seq + 1] if wanted else None)
+        assert {"head_seq", "performance", "created", "deduped"} < reply.keys()
+    refused = api.post(f"topics/{topic}", {"records": [{"data": 1}]}, return_seqs="perhaps")
+    assert refused.status_code == 400
+    assert api.state(topic)["head_seq"] == 6
+
+
 def test_the_time_of_the_disk_is_told(api: Api, durability: str) -> None:
     topic = fresh()
     api.create(topic, durability=durability)

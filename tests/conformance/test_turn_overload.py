@@ -34,9 +34,10 @@ def write(server: ServerProcess, topic: str, writer: int) -> list[tuple[str, int
 
 def _request(topic: str, name: str) -> bytes:
     body = json.dumps({"records": [{"data": f"{name} {i} {PAD}"} for i in range(3)]}).encode()
+    query = b"?return_seqs=true" if name.endswith("1") else b""
     return (
-        b"POST /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (topic.encode(), len(body), body)
+        b"POST /v0/topics/%b%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%b" % (topic.encode(), query, len(body), body)
     )
 
 

@@ -32,7 +32,7 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     key = head.headers.get("idempotency-key")
     if (
         topic is not None
-        and not (key or head.query)
+        and not key
         and app.parking.is_empty
         and log.waiter_of(topic).take(topic, exchange.body, exchange, answer_gathered)
     ):
@@ -95,7 +95,19 @@ def answer_gathered(gathered: Gathered, ticket: Append | None, error: TopicsErro
             commit.last_sync_s * 1000 if topic.config.durable else 0.0,
         ),
     )
-    reply_all(first.app, exchanges, answers)
+    asked = [
+        _as_asked(exchange, answer) if exchange.head.query else answer
+        for exchange, answer in zip(exchanges, answers, strict=True)
+    ]
+    reply_all(first.app, exchanges, asked)
+
+
+def _as_asked(exchange: Exchange, answer: bytes) -> bytes:
+    """Leave the seqs out of an answer to whoever does not want them."""
+    if exchange.flag("return_seqs", default=True):
+        return answer
+    start = answer.index(b',"seqs":[')
+    return answer[:start] + answer[answer.index(b"]", start) + 1 :]
 
 
 def _park_gathered(gathered: Gathered) -> None:
