@@ -21,7 +21,7 @@ from topics.kernel import IMPLEMENTATION, pure
 
 DISK_LEAST = 2e6
 SYNCED_SHARE = 0.6
-"""Of what is aimed at unsynced, and of what is reached over a longer run: decision 0034."""
+"""Of what is reached unsynced, in a burst and over a longer run: decision 0034."""
 PAGE = Path(__file__).parents[2] / "docs/internals/benchmarks-engine.md"
 INTRODUCTION = """# The engine, measured
 
@@ -85,8 +85,8 @@ def append_rows(scale: int) -> list[Row]:
             "append, batches of 1000, `fsync`",
             _millions(fsync),
             f"{fsync / disk:.0%} of `disk`, {fsync / bare:.0%} of bare writes and syncs",
-            f"≥ {SYNCED_SHARE * DISK_LEAST / 1e6:.1f} M/s",
-            fsync >= SYNCED_SHARE * DISK_LEAST,
+            f"≥ {SYNCED_SHARE:.0%}",
+            fsync >= SYNCED_SHARE * disk,
         ),
         Row(
             "append, `disk`, five times as long",
