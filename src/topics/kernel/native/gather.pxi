@@ -89,7 +89,7 @@ cdef class Gathering:
             PyBuffer_Release(&view)
 
     def add_batch(self, batch):
-        cdef bytes frames = bytes(batch.frames)
+        cdef bytearray frames = batch.frames
         cdef bytearray idx = bytearray(batch.idx)
         cdef Py_ssize_t count = batch.count
         if count < 0 or len(idx) % IDX_ENTRY or len(idx) // IDX_ENTRY != count:
@@ -98,7 +98,7 @@ cdef class Gathering:
             return False
         shift_idx(idx, <int64_t> self.frames_bytes)
         self.make_room(len(frames), count)
-        memcpy(self.frames_at() + self.frames_bytes, PyBytes_AS_STRING(frames), len(frames))
+        memcpy(self.frames_at() + self.frames_bytes, PyByteArray_AS_STRING(frames), len(frames))
         memcpy(self.idx_end(), PyByteArray_AS_STRING(idx), count * IDX_ENTRY)
         self.frames_bytes += <uint64_t> len(frames)
         self.count += count

@@ -26,7 +26,9 @@ cdef struct Conversion:
     uint32_t bad_offset
 
 
-cdef inline bint wal_frame_of(const Stretch* stretch, const Entry* entry, Frame* frame) noexcept nogil:
+cdef inline bint wal_frame_of(
+    const Stretch* stretch, const Entry* entry, Frame* frame
+) noexcept nogil:
     return frame_of_entry(
         <const uint8_t*> stretch.frames.buf, stretch.frames.len, 0, entry, WAL_LAYOUT, frame
     )
