@@ -1,7 +1,8 @@
 """Every server that is measured, with its settings.
 
 A peer keeps its files on the same real disk as the data directory of `topics`. One that is not
-there is installed from Debian when we may, else left out, with the reason.
+there is installed from Debian when we may, else left out, with the reason. nats-server is built by
+Go where that is there: Debian's is of 2022, and cannot sync before it answers.
 """
 
 import importlib.util
@@ -15,9 +16,10 @@ from benchmarks.server import control
 from benchmarks.server.asgi_app import DATA_DIR
 from benchmarks.server.errors import CannotMeasure
 from benchmarks.server.load import Tools, fixed_reply
-from benchmarks.server.processes import Peer, free_port, program, running
+from benchmarks.server.processes import Peer, free_port, go_program, program, running
 
 Start = Callable[[Path, Tools, ExitStack], Peer]
+NATS_MODULE = "github.com/nats-io/nats-server/v2@v2.15.2"
 
 
 def start_topics(folder: Path, _tools: Tools, stack: ExitStack) -> Peer:
@@ -57,7 +59,7 @@ def nats(*, sync_always: bool) -> Start:
         config.write_text(
             f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{folder}"\n {sync} }}\n'
         )
-        found = program("nats-server")
+        found = go_program("nats-server", NATS_MODULE)
         known = subprocess.run([found, "-t", "-c", str(config)], check=False, capture_output=True)
         if known.returncode:
             version = subprocess.run([found, "-v"], check=True, capture_output=True, text=True)

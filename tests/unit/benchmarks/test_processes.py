@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from benchmarks.server import processes
 from benchmarks.server.errors import CannotMeasure
-from benchmarks.server.processes import cpu_seconds, free_port, listens, program, running
+from benchmarks.server.processes import (
+    cpu_seconds,
+    free_port,
+    go_program,
+    listens,
+    program,
+    running,
+)
 
 LISTEN = (
     "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
@@ -42,6 +49,30 @@ def test_a_missing_program_is_named_when_we_may_not_install_it(
     monkeypatch.setattr(processes, "PROGRAM_PATH", "")
     with pytest.raises(CannotMeasure, match="redis-server is not installed"):
         program("redis-server")
+
+
+def go_that(does: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = folder / "go"
+    go.write_text(f"#!/bin/sh\n{does}\n")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(processes, "BUILT", folder / "built")
+
+
+def test_a_peer_in_go_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_that(f'echo "$2" >> {tmp_path}/asked; touch "$GOBIN/sh"', tmp_path, monkeypatch)
+    found = [go_program("sh", "there.example/sh@v1.2.3") for _ in range(2)]
+    assert found == [str(tmp_path / "built/sh@v1.2.3/sh")] * 2
+    assert (tmp_path / "asked").read_text() == "there.example/sh@v1.2.3\n"
+
+
+@pytest.mark.parametrize("does", ["exit 1", "exec sleep 60"])
+def test_a_peer_that_go_cannot_build_is_the_installed_one(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_that(does, tmp_path, monkeypatch)
+    monkeypatch.setattr(processes, "BUILD_S", 0.1)
+    assert go_program("sh", "there.example/sh@v1.2.3") == program("sh")
 
 
 def test_processor_time_is_that_of_a_living_process() -> None:
