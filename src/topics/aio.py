@@ -166,7 +166,9 @@ class ShardWaiter:
         if not count:
             return False
         gathered.writers.append((count, who))
-        self.expect_one()
+        self._waiting += 1
+        if not self._flush_scheduled or self._overlaps:
+            self._schedule()
         return True
 
     def keep(self, topic: Topic, batch: Batch, who: object, answer: OnGathered) -> None:
@@ -205,6 +207,9 @@ class ShardWaiter:
     def expect_one(self) -> None:
         """Have what is queued or gathered written when the turn ends, or earlier."""
         self._waiting += 1
+        self._schedule()
+
+    def _schedule(self) -> None:
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)

@@ -12,6 +12,7 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from topics.aio import AsyncLog
+from topics.api.append import gather
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
 from topics.api.connection import Connection
@@ -83,7 +84,7 @@ class App:
         self.connections: set[Connection] = set()
         self._early_streams: dict[Exchange, None] = {}
         """Wait for the log; like streams that are open, they are no requests under way."""
-        self._inflight_max = config.max_inflight_per_key or sys.maxsize
+        self.inflight_max = config.max_inflight_per_key or sys.maxsize
         self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
         self.slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
@@ -176,6 +177,12 @@ class App:
             head.refusal = refusal
             head.route = head.route or UNREAD
             head.caller = head.caller or self.keyring.nobody
+        else:
+            head.is_plain_write = (
+                head.route.is_gathered
+                and not (head.query or head.is_encoded)
+                and not head.headers.get("idempotency-key")
+            )
         head.authorization = head.cookie = head.csrf = ""
 
     def _identify(self, head: Head) -> Caller:
@@ -209,19 +216,11 @@ class App:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Answer, or begin to."""
-        head, route = exchange.head, exchange.route
         exchange.caller.requests += 1
         try:
-            if head.refusal is not None:
-                raise head.refusal  # noqa: TRY301 - one way out of a refused request
-            if (
-                ((self.stopping or self.log is None) and route.needs_log)
-                or exchange.caller.requests > self._inflight_max
-            ) and not self._may_go_on(exchange):
+            if exchange.head.is_plain_write and gather(self, exchange):
                 return
-            if head.is_encoded:
-                exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
-            waits = route.handle(self, exchange)
+            waits = self._handle(exchange)
         except TopicsError as error:
             exchange.fail(error)
         except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
@@ -230,6 +229,19 @@ class App:
             if waits is not None:
                 exchange.is_slow = True
                 self.spawn(self._finish(exchange, waits))
+
+    def _handle(self, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+        head, route = exchange.head, exchange.route
+        if head.refusal is not None:
+            raise head.refusal
+        if (
+            ((self.stopping or self.log is None) and route.needs_log)
+            or exchange.caller.requests > self.inflight_max
+        ) and not self._may_go_on(exchange):
+            return None
+        if head.is_encoded:
+            exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
+        return route.handle(self, exchange)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run beside the requests; kept until it ends."""
@@ -273,7 +285,7 @@ class App:
         if exchange.route.needs_log and self.log is None:
             raise NotReady(self.replay_progress)
         if not exchange.caller.is_anonymous:
-            raise LimitReached("max_inflight_per_key", self._inflight_max)
+            raise LimitReached("max_inflight_per_key", self.inflight_max)
         return True
 
     def _answer_bug(self, exchange: Exchange, bug: Exception) -> None:

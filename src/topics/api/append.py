@@ -28,15 +28,10 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     log, head = app.ready_log, exchange.head
     if head.query:
         exchange.flag("return_seqs", default=True)  # refused now: after the write it is too late
-    topic = log.log.engine.find_topic(exchange.name)
     key = head.headers.get("idempotency-key")
-    if (
-        topic is not None
-        and not key
-        and app.parking.is_empty
-        and log.waiter_of(topic).take(topic, exchange.body, exchange, answer_gathered)
-    ):
+    if not key and not head.is_plain_write and gather(app, exchange):  # a plain one was tried
         return None
+    topic = log.log.engine.find_topic(exchange.name)
     parent = None if topic is not None else log.log.engine.find_partitioned(exchange.name)
     write = read_write(exchange.body, app.config, keyed=parent is not None)
     if key:
@@ -49,6 +44,22 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         return _append_and_create(app, exchange, write)
     _submit_or_park(app, exchange, topic, write)
     return None
+
+
+def gather(app: "App", exchange: Exchange) -> bool:
+    """Write with all others of this turn; False, and nothing was done, if that is not all."""
+    log, caller = app.log, exchange.caller
+    if (
+        log is None
+        or app.stopping
+        or not app.parking.is_empty
+        or (caller.requests > app.inflight_max and not caller.is_anonymous)
+    ):
+        return False
+    topic = log.log.engine.find_topic(exchange.name)
+    if topic is None:
+        return False
+    return log.waiter_of(topic).take(topic, exchange.body, exchange, answer_gathered)
 
 
 def _submit_or_park(app: "App", exchange: Exchange, topic: Topic, write: Write) -> None:

@@ -40,6 +40,7 @@ class Head:
         "headers",
         "http10",
         "is_encoded",
+        "is_plain_write",
         "keep_alive",
         "method",
         "name",
@@ -74,6 +75,8 @@ class Head:
         self.session: Session | None = None
         """Of a browser that is signed in to the console."""
         self.refusal: TopicsError | None = None
+        self.is_plain_write = False
+        """Nothing but records, as far as the head tells."""
 
     def parameters(self) -> dict[str, str]:
         """Return the query as a map; the last of a repeated name counts."""

@@ -134,6 +134,9 @@ class Http1Connection(asyncio.Protocol):
 
     def __init__(self, app: "App") -> None:
         self._app = app
+        self._remembered = app.remembered_head
+        self._head_bytes = 0
+        """Of the last head that was remembered: the next is most often as long."""
         self._transport: asyncio.Transport | None = None
         self._buffer: bytes | bytearray = b""
         self._head: Head | None = None
@@ -200,10 +203,22 @@ class Http1Connection(asyncio.Protocol):
             self._advance()
 
     def data_received(self, data: bytes) -> None:
-        if self._fresh:
-            if self._is_http2(data):
+        # Most reads are one whole request with a head that is remembered, on a connection at rest.
+        if not (self._buffer or self._waiting or self._fresh or self._ending or self._paused):
+            head = self._remembered(data[: self._head_bytes])
+            if head is None:
+                self._head_bytes = data.find(b"\r\n\r\n") + 4
+                head = self._remembered(data[: self._head_bytes])
+            if (
+                head is not None
+                and self._head_bytes + head.content_length == len(data)
+                and self._head is None
+                and self._stream is None
+            ):
+                self.received_bytes = 0
+                self._begin(head, data[self._head_bytes :])
                 return
-        elif not (self._buffer or self._waiting) and self._take_repeated(data):
+        elif self._fresh and self._is_http2(data):
             return
         self.received_bytes += len(data)
         if self._ending:
@@ -221,23 +236,6 @@ class Http1Connection(asyncio.Protocol):
         """Drop what comes behind the last request; past a bound it is no accident."""
         if self.received_bytes > 2 * self._app.config.max_body_bytes + MAX_SKIPPED_BYTES:
             self.abort()
-
-    def _take_repeated(self, data: bytes) -> bool:
-        """Take the one whole request that most reads are, if its head is remembered."""
-        start = data.find(b"\r\n\r\n") + 4
-        head = self._app.remembered_head(data[:start])
-        if (
-            head is None
-            or start + head.content_length != len(data)
-            or self._head is not None
-            or self._stream is not None
-            or self._ending
-            or self._paused
-        ):
-            return False
-        self.received_bytes = 0
-        self._begin(head, data[start:])
-        return True
 
     def _is_http2(self, data: bytes) -> bool:
         """Hand the connection over if it begins as HTTP/2; wait while that is not clear."""

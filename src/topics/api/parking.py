@@ -42,12 +42,9 @@ class Parking:
     def __init__(self, app: "App") -> None:
         self._app = app
         self._rows: dict[Shard, deque[Parked]] = {}
+        self.is_empty = True
         self._bytes = 0
         self._retry_scheduled = False
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._rows
 
     def is_busy(self, shard: Shard) -> bool:
         return shard in self._rows
@@ -62,6 +59,7 @@ class Parking:
         self._bytes += size
         now_s = self._app.clock.monotonic_s()
         self._rows.setdefault(shard, deque()).append(Parked(exchange, attempt, size, now_s))
+        self.is_empty = False
         self._schedule()
 
     def _schedule(self) -> None:
@@ -77,7 +75,8 @@ class Parking:
                 self._bytes -= row.popleft().size
             if not row:
                 del self._rows[shard]
-        if self._rows:
+        self.is_empty = not self._rows
+        if not self.is_empty:
             self._schedule()
 
     def _settle(self, parked: Parked, now_s: float) -> bool:

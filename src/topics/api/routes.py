@@ -42,8 +42,9 @@ class Route:
     """One method of one path."""
 
     __slots__ = (
-        "handle", "is_form", "is_open", "is_page", "is_probe", "is_stream", "label", "may_wait",
-        "method", "names_group", "names_router", "names_topic", "needs_log", "path", "scopes",
+        "handle", "is_form", "is_gathered", "is_open", "is_page", "is_probe", "is_stream", "label",
+        "may_wait", "method", "names_group", "names_router", "names_topic", "needs_log", "path",
+        "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +60,7 @@ class Route:
         self.is_stream = "stream" in kinds  # a token or ticket in the query opens it
         self.is_page = "page" in kinds  # of the console: who has no session is sent to sign in
         self.is_form = "form" in kinds  # takes the body of a form, with the token in it
+        self.is_gathered = "gathered" in kinds  # done with the others of its turn, if it is plain
         self.may_wait = bool({"stream", "waits"} & set(kinds))  # slow on purpose
         self.needs_log = not {"open", "probe", "early", "page"} & set(kinds)
         self.names_topic = ":topic" in path
@@ -78,7 +80,7 @@ ROUTES = (
     Route("PUT", "/v0/topics/:topic", topics.put_topic, ADMIN),
     Route("GET", "/v0/topics/:topic", topics.get_topic, READ),
     Route("DELETE", "/v0/topics/:topic", topics.delete_topic, DELETE),
-    Route("POST", "/v0/topics/:topic", append.append, WRITE),
+    Route("POST", "/v0/topics/:topic", append.append, WRITE, "gathered"),
     Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
     Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
     Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),

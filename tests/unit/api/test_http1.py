@@ -352,6 +352,18 @@ def test_a_stream_hears_that_its_reader_left(app: HeldApp) -> None:
     assert ended == [True]
 
 
+def test_nothing_is_taken_behind_a_stream(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    for _ in range(2):  # the second time its head is remembered
+        connection.data_received(WRITE)
+        give(app.held.pop(), b"{}")
+    connection.data_received(HEALTH)
+    app.held.pop().open_stream(content_type=b"text/event-stream").write(b"data")
+    wire.take()
+    connection.data_received(WRITE)
+    assert (app.held, wire.sent) == ([], b"")
+
+
 def test_an_old_client_gets_a_stream_without_chunks(app: HeldApp) -> None:
     connection, wire = connect(app)
     connection.data_received(b"GET /v0/health HTTP/1.0\r\n\r\n")
