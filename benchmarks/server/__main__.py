@@ -49,6 +49,7 @@ server works any more, and must hold afterwards what it acknowledged.
 file system; `disk` stands beside `appendfsync everysec` and JetStream as it comes, `fsync` beside
 `always`. The C responder and nginx keep nothing: they show what HTTP alone costs. uvicorn and
 granian run our append on an ASGI app of a few lines (`benchmarks/server/asgi_app.py`).
+The client of the event streams never sleeps, so that no figure holds the time to wake it.
 
 ![bars for every comparison](benchmarks-server.svg)
 """

@@ -14,6 +14,7 @@ import msgspec
 from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
+from topics.engine.watch.convoy import Way
 from topics.errors import RequestError, TopicsError
 from topics.model.whole_numbers import with_whole_numbers
 from topics.storage.disk.disk import Buffer
@@ -48,6 +49,9 @@ class Stream(Protocol):
     @property
     def buffered_bytes(self) -> int:
         """How much of this stream was written and waits for its reader."""
+
+    def find_way(self) -> Way | None:
+        """Return how to send past this stream, for as long as nothing waits in it."""
 
     def is_stuck(self, now_s: float) -> bool:
         """Tell whether nothing at all left a connection shared with others for too long."""

@@ -15,6 +15,7 @@ from topics.api import reasons
 from topics.api.chunks import ChunkedBody
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
+from topics.engine.watch.convoy import Seat
 from topics.errors import PayloadTooLarge, RequestError, TopicsError
 from topics.storage.disk.disk import Buffer
 
@@ -59,6 +60,8 @@ class Http1Stream:
         self._transport: asyncio.Transport | None = None
         """The way out between the start and the end of this answer."""
         self.sent_bytes = 0
+        self.seat: Seat | None = None
+        self.descriptor = -1
         self._early: list[bytes] | None = []
         """Frames written before it is this answer's turn."""
         self._closed = False
@@ -78,6 +81,8 @@ class Http1Stream:
         transport = self._transport
         if transport is None or transport.get_write_buffer_size() > limit_bytes:
             return False
+        if self.seat is not None:
+            self.seat.leave()
         self.sent_bytes += len(data)
         transport.write(_chunk(data) if self._chunked else data)
         return True
@@ -85,12 +90,30 @@ class Http1Stream:
     def write(self, data: bytes) -> None:
         if self._closed:
             return
+        if self.seat is not None:
+            self.seat.leave()
         self.sent_bytes += len(data)
         framed = _chunk(data) if self._chunked else data
         if self._early is None:
             self._connection.write(framed)
         else:
             self._early.append(framed)
+
+    def find_way(self) -> "Http1Stream | None":
+        transport = self._transport
+        if transport is None or not self._chunked or transport.get_write_buffer_size():
+            return None
+        socket = transport.get_extra_info("socket")
+        if socket is None:
+            return None
+        self.descriptor = socket.fileno()  # open until the connection is lost, and hears so first
+        return self
+
+    def pack(self, frame: bytes) -> bytes:
+        return _chunk(frame)
+
+    def push(self, packed: bytes) -> None:
+        self._connection.write(packed)
 
     @property
     def buffered_bytes(self) -> int:
@@ -110,7 +133,7 @@ class Http1Stream:
         if self._closed:
             return
         last = b"0\r\n\r\n" if self._chunked else b""
-        self._closed, self._transport = True, None
+        self._end()
         if self._early is None:
             self._connection.write(last)
             self._connection.end()
@@ -125,8 +148,13 @@ class Http1Stream:
     def lost(self) -> None:
         """Hear that the connection is gone."""
         if not self._closed:
-            self._closed, self._transport = True, None
+            self._end()
             self.on_close()
+
+    def _end(self) -> None:
+        if self.seat is not None:
+            self.seat.leave()
+        self._closed, self._transport = True, None
 
 
 class Http1Connection(asyncio.Protocol):

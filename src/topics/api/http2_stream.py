@@ -100,6 +100,9 @@ class Http2Stream:
     def buffered_bytes(self) -> int:
         return len(self.pending)  # what the connection holds may be for any other stream
 
+    def find_way(self) -> None:
+        """Return none: all streams of a connection share one, and its windows."""
+
     def is_stuck(self, now_s: float) -> bool:
         return self._connection.is_stuck(now_s)
 

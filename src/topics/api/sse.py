@@ -65,6 +65,7 @@ class EventStream:
         self._active_s = now_s
         self._stream = exchange.open_stream(content_type=EVENT_STREAM, headers=HEADERS)
         self.offer = self._stream.offer
+        self.find_way = self._stream.find_way
         self.is_open = not self._stream.is_gone
         """False from the start for a reader that left before it was answered."""
         if not self.is_open:

@@ -86,6 +86,8 @@ class WatchSession:
     def _on_room(self) -> None:
         if self.watcher.meet_end() or self.watcher.blocked:
             self._app.live.schedule(self.watcher)
+        elif self.stream is not None:
+            self.watcher.join_convoy(self.stream.find_way)
 
     def _on_end(self, stream: EventStream) -> None:
         if self.stream is stream:

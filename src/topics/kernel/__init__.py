@@ -85,6 +85,7 @@ parse_batch = _twin.parse_batch
 place_batch = _twin.place_batch
 project_records = _twin.project_records
 scan_frames = _twin.scan_frames
+send_all = _twin.send_all
 shift_idx = _twin.shift_idx
 split_batch = _twin.split_batch
 stamp_batch = _twin.stamp_batch
@@ -143,6 +144,7 @@ __all__ = [
     "place_batch",
     "project_records",
     "scan_frames",
+    "send_all",
     "shift_idx",
     "split_batch",
     "stamp_batch",

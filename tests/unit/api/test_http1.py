@@ -1,6 +1,8 @@
 """HTTP/1.1 over a socket in memory: order, framing, ends, bounds."""
 
 import gzip
+from collections.abc import Callable
+from typing import cast
 
 import msgspec
 import pytest
@@ -9,7 +11,14 @@ from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, p
 
 from topics.api.exchange import Exchange, reply_all
 from topics.api.head import MAX_HEAD_BYTES
-from topics.api.http1 import MAX_HELD_BYTES, MAX_PIPELINED, MAX_TAKEN_A_TURN, Http1Connection
+from topics.api.http1 import (
+    MAX_HELD_BYTES,
+    MAX_PIPELINED,
+    MAX_TAKEN_A_TURN,
+    Http1Connection,
+    Http1Stream,
+)
+from topics.engine.watch.convoy import Seat
 from topics.errors import RequestTimeout
 
 BODY = b'{"records":[{"data":1}]}'
@@ -364,10 +373,67 @@ def test_nothing_is_taken_behind_a_stream(app: HeldApp) -> None:
     assert (app.held, wire.sent) == ([], b"")
 
 
+class Passenger:
+    """Somebody in a convoy."""
+
+    def __init__(self) -> None:
+        self.left = 0
+
+    def leave(self) -> None:
+        self.left += 1
+
+
+LEAVING: dict[str, Callable[[Http1Stream], object]] = {
+    "write": lambda stream: stream.write(b"beat"),
+    "offer": lambda stream: stream.offer(b"frame", 1000),
+    "close": lambda stream: stream.close(),
+    "abort": lambda stream: stream.abort(),
+    "lost": lambda stream: stream.lost(),
+}
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_a_stream_leaves_its_convoy_before_it_is_written_to_or_ends(app: HeldApp, how: str) -> None:
+    connection, wire = connect(app)
+    connection.data_received(HEALTH)
+    stream = app.held[0].open_stream(content_type=b"text/event-stream")
+    assert isinstance(stream, Http1Stream)
+    wire.take()
+    passenger = Passenger()
+    stream.seat = cast("Seat", passenger)
+    LEAVING[how](stream)
+    assert passenger.left == 1
+
+
+def test_a_stream_can_be_passed_by_while_nothing_waits_in_it(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(HEALTH * 2)
+    stream = app.held[1].open_stream(content_type=b"text/event-stream")
+    assert stream.find_way() is None  # it is not its turn yet
+    give(app.held[0], b"ok")
+    assert stream.find_way() is None
+    wire.drain()
+    way = stream.find_way()
+    assert way is not None
+    assert way.descriptor == wire.fileno()
+    assert way.pack(b"frame") == b"5\r\nframe\r\n"
+    wire.take()
+    way.push(b"rest")
+    assert wire.sent == b"rest"
+    assert stream.find_way() is None
+    wire.drain()
+    assert stream.find_way() is way
+    connection.connection_lost(None)
+    assert stream.find_way() is None
+
+
 def test_an_old_client_gets_a_stream_without_chunks(app: HeldApp) -> None:
     connection, wire = connect(app)
     connection.data_received(b"GET /v0/health HTTP/1.0\r\n\r\n")
-    app.held[0].open_stream(content_type=b"text/event-stream").write(b"data")
+    stream = app.held[0].open_stream(content_type=b"text/event-stream")
+    stream.write(b"data")
+    wire.drain()
+    assert stream.find_way() is None
     assert b"Transfer-Encoding" not in wire.sent
     assert wire.sent.endswith(b"\r\n\r\ndata")
 

@@ -48,6 +48,12 @@ class Wire:
     def get_write_buffer_size(self) -> int:
         return self.unread
 
+    def get_extra_info(self, name: str) -> "Wire | None":
+        return self if name == "socket" else None
+
+    def fileno(self) -> int:
+        return 77
+
     def set_protocol(self, protocol: asyncio.Protocol) -> None:
         self.protocol = protocol
 

@@ -165,11 +165,18 @@ class Delivery:
 
     def _tell(self, watched: _Watched) -> None:
         watched.marked = False  # before the listeners read: what comes during it is news again
+        first = next(iter(watched.listeners), None)
+        if first is not None:
+            self._tell_one(first, watched.topic)  # before the others are looked at: he may tell all
         for listener in tuple(watched.listeners):
-            try:
-                listener(watched.topic)
-            except Exception as bug:  # noqa: BLE001 - the border: the other listeners go on
-                self._on_bug(bug)
+            if listener is not first:
+                self._tell_one(listener, watched.topic)
+
+    def _tell_one(self, listener: Listener, topic: Topic) -> None:
+        try:
+            listener(topic)
+        except Exception as bug:  # noqa: BLE001 - the border: the other listeners go on
+            self._on_bug(bug)
 
     def _arrange(self, now_s: float) -> None:
         """Put what waits into its bands, or aside."""
@@ -185,6 +192,8 @@ class Delivery:
         self._later = []
         while self._incoming:
             due.append(self._incoming.popleft())
+        if len(due) == 1 and not (quiet_s or len(self._bands) or self.governor.paused):
+            self._bands.push(due.pop(), LOWEST)  # alone, it needs no order: it is next
         for watched in due:
             if quiet_s and now_s - watched.delivered_s < quiet_s:
                 self._later.append(watched)

@@ -4,9 +4,8 @@ Owns the steps read during one turn. Keeps: a step is shared only within the tur
 read, so that no watcher is sent what was deleted before its turn began.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import msgspec
 
@@ -14,6 +13,7 @@ from topics.engine.delivery.scheduler import Delivery
 from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.topics.topic import Topic
+from topics.engine.watch.convoy import Convoy, Seat, Standing, Way
 from topics.engine.watch.frames import record_body, tombstone_body
 from topics.errors import TopicsError
 from topics.model.diff import Page
@@ -119,25 +119,42 @@ class Feed:
         self._shared_bytes = 0
         self.ready: dict[str, Ready] = {}
         """By the kind of watcher: what the last one of this turn was sent, for the next."""
+        self.convoys: dict[tuple[str, Topic], Convoy] = {}
+        """By kind of watcher and topic; none is empty."""
         self.encodings = 0
         """How many steps were read and encoded, shared or not."""
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Share steps among all watchers that are served inside."""
+    def turn(self) -> Self:
+        """Share steps among all watchers that are served inside of a `with`."""
+        return self
+
+    def __enter__(self) -> None:
         self._turns += 1
-        try:
-            yield
-        finally:
-            self._turns -= 1
-            if not self._turns:
-                self._shared.clear()
-                self._shared_bytes = 0
-                self.ready.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._turns -= 1
+        if not self._turns:
+            self._shared.clear()
+            self._shared_bytes = 0
+            self.ready.clear()
 
     def keep_ready(self, kind: str, ready: Ready) -> None:
+        """Have a frame sent to all who stand where it begins, some of them at once."""
         if self._turns:
             self.ready[kind] = ready
+        convoy = self.convoys.get((kind, ready.topic))
+        if convoy is not None and convoy.seq == ready.seq:
+            self.counters.records_delivered += ready.count * len(convoy)
+            convoy.send(ready.frame, ready.next_seq)
+
+    def seat(self, kind: str, topic: Topic, place: Standing, way: Way) -> Seat | None:
+        """Let a watcher that waits be served with all others at its place, if they are there."""
+        key = kind, topic
+        convoy = self.convoys.get(key)
+        if convoy is None:
+            convoy = Convoy(place.seq, on_empty=lambda: self.convoys.pop(key))
+            self.convoys[key] = convoy
+        return convoy.join(place, way) if convoy.seq == place.seq else None
 
     def step(self, topic: Topic, seq: int, options: Options, *, fresh: bool) -> Step | None:
         """Return what comes after a seq; None if it must be fetched: see `fetch`."""

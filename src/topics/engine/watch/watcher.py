@@ -12,6 +12,7 @@ from typing import Protocol
 from topics.engine.topics.partitioned import parse_partition_name
 from topics.engine.topics.topic import Topic
 from topics.engine.watch import frames
+from topics.engine.watch.convoy import Seat, Way
 from topics.engine.watch.event_id import LIFE
 from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
@@ -79,6 +80,8 @@ class Watcher:
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
         self._refused = False
+        self._seat: Seat | None = None
+        """In a convoy, while this watcher waits with others; or the last one it had."""
         self._fetch: _Fetch | None = None
         """One at a time, so that what comes back is bounded; the others stay behind."""
         self.blocked = False
@@ -95,6 +98,7 @@ class Watcher:
         """Take a place, between the times that were asked for."""
         if self._timed:
             place.options = self._options_of(place)
+        self._leave_convoy()
         self.places[place.name] = place
         self._alone = None
 
@@ -223,24 +227,49 @@ class Watcher:
         """Hear that a topic has news, or is gone.
 
         Hot: of a thousand watchers of one topic all but the first are sent what he was, with one
-        look at where they stand.
+        look at where they stand, or were so before, as a convoy.
         """
-        place, ready = self._alone, self._feed.ready.get(self._kind)
-        if (
-            ready is not None
-            and place is not None
-            and place.seq == ready.seq
-            and place.live
-            and place.topic is topic is ready.topic
-            and self.sink is not None
-            and self.sink.offer(ready.frame, self._buffer_bytes)
-        ):
-            place.seq = ready.next_seq
-            self._feed.counters.records_delivered += ready.count
-            return
+        place = self._alone
+        if place is not None and place.topic is topic and place.live and not topic.deleted:
+            if place.seq == topic.head_seq:
+                return
+            if self._is_served(place, topic):
+                return
         place = self.places.get(topic.name)
         if place is not None and place.topic is topic and self.sink is not None:
             self._serve(place)
+
+    def _is_served(self, place: Place, topic: Topic) -> bool:
+        """Send what the first one at this place was sent, if that is all there is to it."""
+        ready = self._feed.ready.get(self._kind)
+        if (
+            ready is None
+            or place.seq != ready.seq
+            or ready.topic is not topic
+            or self.sink is None
+            or not self.sink.offer(ready.frame, self._buffer_bytes)
+        ):
+            return False
+        place.seq = ready.next_seq
+        self._feed.counters.records_delivered += ready.count
+        return True
+
+    def join_convoy(self, find_way: Callable[[], Way | None]) -> None:
+        """Be served together with all who wait at the same place, if this one waits."""
+        place = self._alone
+        if self.sink is None or place is None or (self._seat and self._seat.convoy):
+            return
+        topic = place.topic
+        if topic is None or not place.live or place.seq != topic.head_seq:
+            return
+        way = find_way()
+        if way is not None:
+            self._seat = self._feed.seat(self._kind, topic, place, way)
+
+    def _leave_convoy(self) -> None:
+        if self._seat is not None:
+            self._seat.leave()
+            self._seat = None
 
     def pump(self) -> None:
         """Send what is behind, as far as the sink has room."""
@@ -337,6 +366,7 @@ class Watcher:
             self.on_behind(self)
 
     def _send(self, place: Place, step: Step) -> None:
+        self._leave_convoy()
         place.fresh = False
         key = self.format.share_key
         if key is not None and self._is_like_others(place):
@@ -430,6 +460,8 @@ class Watcher:
         self._fall_behind(place)
 
     def _stop(self, place: Place) -> None:
+        self._leave_convoy()
+        self._alone = None
         self._behind.pop(place, None)
         if self._is_fetching(place):
             self._fetch = None

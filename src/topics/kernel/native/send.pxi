@@ -1,0 +1,52 @@
+# The same bytes to many sockets.
+
+cdef extern from "sys/socket.h" nogil:
+    int MSG_DONTWAIT
+    ssize_t send(int descriptor, const void* data, size_t size, int flags) noexcept
+
+cdef enum:
+    # So many take longer than a thread should keep the GIL.
+    GIL_SENDS = 16
+
+
+cdef void send_each(
+    const int* descriptors, Py_ssize_t count, const void* data, size_t size, Py_ssize_t* sent
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef ssize_t done
+    for i in range(count):
+        # As write(2) does to a socket, but past what the file system would do for a file.
+        done = send(descriptors[i], data, size, MSG_DONTWAIT)
+        sent[i] = done if done > 0 else 0
+
+
+cdef list send_viewed(Py_buffer* descriptors, Py_buffer* data):
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count = descriptors.len // <Py_ssize_t> sizeof(int)
+    cdef Py_ssize_t* sent = <Py_ssize_t*> malloc(count * sizeof(Py_ssize_t) + 1)
+    if sent == NULL:
+        raise MemoryError
+    try:
+        if count < GIL_SENDS:
+            send_each(<const int*> descriptors.buf, count, data.buf, data.len, sent)
+        else:
+            with nogil:
+                send_each(<const int*> descriptors.buf, count, data.buf, data.len, sent)
+        return [(i, sent[i]) for i in range(count) if sent[i] < data.len]
+    finally:
+        free(sent)
+
+
+def send_all(descriptors, data):
+    cdef Py_buffer wanted, view
+    if getattr(descriptors, "typecode", "") != "i":
+        raise TypeError("descriptors are an array of type i")
+    PyObject_GetBuffer(descriptors, &wanted, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return send_viewed(&wanted, &view)
+        finally:
+            PyBuffer_Release(&view)
+    finally:
+        PyBuffer_Release(&wanted)

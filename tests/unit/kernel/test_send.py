@@ -1,0 +1,85 @@
+"""The same bytes to many sockets: who took how much, whatever state they are in."""
+
+import socket
+from array import array
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[Pair]]:
+    made = [socket.socketpair() for _ in range(40)]  # more than are sent to with the GIL
+    for mine, peer in made:
+        mine.settimeout(0)
+        peer.settimeout(0)
+    yield made
+    for mine, peer in made:
+        mine.close()
+        peer.close()
+
+
+def descriptors(pairs: list[Pair]) -> "array[int]":
+    return array("i", [mine.fileno() for mine, _ in pairs])
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
+def test_each_gets_the_bytes_once(twin: ModuleType, pairs: list[Pair], count: int) -> None:
+    assert twin.send_all(descriptors(pairs[:count]), b"news") == []
+    assert [peer.recv(100) for _, peer in pairs[:count]] == [b"news"] * count
+    for _, peer in pairs:
+        with pytest.raises(BlockingIOError):
+            peer.recv(1)
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_who_does_not_take_all_is_told_with_how_much(
+    twin: ModuleType, pairs: list[Pair], count: int
+) -> None:
+    some = pairs[:count]
+    full, closed = some[1], some[3]
+    before = 0
+    while True:
+        try:
+            before += full[0].send(b"x" * 10_000)
+        except BlockingIOError:
+            break
+    taken = len(full[1].recv(5_000))
+    closed[1].close()
+    data = b"y" * 100_000
+    short = dict(twin.send_all(descriptors(some), data))
+    assert set(short) == {1, 3}
+    assert short[3] == 0
+    assert short[1] < len(data)
+    came = b""
+    while len(came) < before - taken + short[1]:
+        came += full[1].recv(1 << 20)
+    assert came == b"x" * (before - taken) + b"y" * short[1]
+    with pytest.raises(BlockingIOError):
+        full[1].recv(1)
+    assert all(
+        len(peer.recv(1 << 20)) == len(data) for n, (_, peer) in enumerate(some) if n not in short
+    )
+
+
+def test_a_descriptor_that_is_none_takes_nothing(twin: ModuleType, pairs: list[Pair]) -> None:
+    wanted = descriptors(pairs[:1]) + array("i", [-1, 1_000_000])
+    assert twin.send_all(wanted, b"news") == [(1, 0), (2, 0)]
+    assert pairs[0][1].recv(100) == b"news"
+
+
+def test_nothing_is_sent_to_nobody(twin: ModuleType, pairs: list[Pair]) -> None:
+    assert twin.send_all(descriptors(pairs[:2]), b"") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "data"),
+    [([1], b"x"), (array("q", [1]), b"x"), (b"\0\0\0\0", b"x"), (array("i", [-1]), "x")],
+)
+def test_what_cannot_be_sent_is_refused(twin: ModuleType, wanted: Any, data: Any) -> None:  # noqa: ANN401 - that is the point
+    with pytest.raises(TypeError):
+        twin.send_all(wanted, data)
