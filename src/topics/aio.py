@@ -129,6 +129,7 @@ class ShardWaiter:
         self._writes: dict[tuple[Topic, OnGathered], Gathered] = {}
         self._latest: Gathered | None = None
         """Where the last write was gathered; most turns write to one topic."""
+        self._spare: Gathering | None = None
         self._flush_scheduled = False
         self._waiting = 0
         self._half = HALF_MIN
@@ -184,7 +185,8 @@ class ShardWaiter:
     def _gathered(self, topic: Topic, answer: OnGathered) -> Gathered:
         gathered = self._writes.get((topic, answer))
         if gathered is None:
-            gathering = begin_gathering(self._engine.config, max_bytes=GATHER_BYTES)
+            gathering = self._spare or begin_gathering(self._engine.config, max_bytes=GATHER_BYTES)
+            self._spare = None
             gathered = self._writes[topic, answer] = Gathered(topic, gathering, answer)
         self._latest = gathered
         return gathered
@@ -196,6 +198,7 @@ class ShardWaiter:
             if not gathered.writers:
                 continue
             gathered.batch = gathered.gathering.take()
+            self._spare = gathered.gathering  # as good as new
             write = Write(batch=gathered.batch, options=NO_OPTIONS, config={})
             try:
                 _, ticket = self._engine.submit_append(gathered.topic, write, waiter=self)
@@ -240,8 +243,12 @@ class ShardWaiter:
             self._half = max(HALF_MIN, commit.queue_depth // 2)
             finished = commit.flush()
             waiting = commit.queue_depth
-        _resolve([ticket for ticket in finished if ticket.waiter is self])
-        commit.wake([ticket for ticket in finished if ticket.waiter is not self])
+        mine = finished
+        if len(finished) > 1 or (finished and finished[0].waiter is not self):
+            mine = [ticket for ticket in finished if ticket.waiter is self]
+        _resolve(mine)
+        if len(mine) < len(finished):
+            commit.wake([ticket for ticket in finished if ticket.waiter is not self])
         self._overlaps = waiting > 0 and not commit.is_quick
         if self._overlaps:
             self._ask_sync()

@@ -117,6 +117,8 @@ class Http1Stream:
 
     @property
     def buffered_bytes(self) -> int:
+        if self._transport is not None:
+            return self._transport.get_write_buffer_size()
         if self._early is not None:
             return sum(map(len, self._early))
         return self._connection.buffered_bytes

@@ -197,8 +197,8 @@ def submit_append(
     now_ms = clock.now_ms()
     config = topic.config
     window_ms = config.idempotency_window_ms
-    repeat = None
-    if options.repeatable:
+    repeat, repeatable = None, options.repeatable
+    if repeatable:
         repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
     if repeat is not None:
         ticket = Repeat(topic, repeat, needs_sync=topic.awaiting_sync > 0, waiter=waiter)
@@ -213,7 +213,7 @@ def submit_append(
     flags = FLAG_DURABLE if config.durable else 0
     stamp_batch(batch, topic_id=topic.id, first_seq=first_seq, ts=topic.last_ts, flags=flags)
     dedupe = None
-    if options.repeatable:
+    if repeatable:
         dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
         topic.idempotency.remember(dedupe, ts=topic.last_ts, window_ms=window_ms)
     append = Append(

@@ -4,7 +4,8 @@ base64url without padding of a JSON map from topic to seq. A topic that was dele
 under a watcher also has an entry `@topic`, which tells the lives apart; no topic name begins so.
 """
 
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -13,12 +14,14 @@ import msgspec
 from topics.errors import RequestError
 
 LIFE = "@"
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _Seq = Annotated[int, msgspec.Meta(ge=0)]
 _DECODE = msgspec.json.Decoder(dict[str, _Seq]).decode
 
 
 def encode_event_id(cursors: Mapping[str, int]) -> bytes:
-    return urlsafe_b64encode(msgspec.json.encode(cursors)).rstrip(b"=")
+    encoded = b2a_base64(msgspec.json.encode(cursors), newline=False)
+    return encoded.translate(_URL_SAFE, b"=")
 
 
 def decode_event_id(text: str) -> dict[str, int]:

@@ -233,18 +233,17 @@ class Watcher:
         if place is not None and place.topic is topic and place.live and not topic.deleted:
             if place.seq == topic.head_seq:
                 return
-            if self._is_served(place, topic):
+            ready = self._feed.ready.get(self._kind)
+            if ready is not None and self._take_ready(place, ready, topic):
                 return
         place = self.places.get(topic.name)
         if place is not None and place.topic is topic and self.sink is not None:
             self._serve(place)
 
-    def _is_served(self, place: Place, topic: Topic) -> bool:
+    def _take_ready(self, place: Place, ready: Ready, topic: Topic) -> bool:
         """Send what the first one at this place was sent, if that is all there is to it."""
-        ready = self._feed.ready.get(self._kind)
         if (
-            ready is None
-            or place.seq != ready.seq
+            place.seq != ready.seq
             or ready.topic is not topic
             or self.sink is None
             or not self.sink.offer(ready.frame, self._buffer_bytes)

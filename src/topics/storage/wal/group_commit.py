@@ -173,7 +173,8 @@ class GroupCommit:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
         if self._closing:
             raise Closed("the log is closed")
-        self.log.check_writable()
+        if self.log.failed is not None:
+            self.log.check_writable()
         waiting = self._pending_bytes + self._awaiting_bytes
         if waiting and waiting + size > self._queue_bytes:
             self.submit_full += 1

@@ -78,7 +78,8 @@ class WalLog:
 
     def write(self, batches: Sequence[Buffer], *, frames: int, size: int) -> None:
         """Append whole batches; the caller may publish what needs no sync when this returns."""
-        self.check_writable()
+        if self.failed is not None:
+            self.check_writable()
         marked = self.synced
         if marked > self._marked:
             mark = encode_sync_mark(*self.synced)
