@@ -146,6 +146,7 @@ class Engine:
             clock=self.clock,
         )
         self.find_topic = self.registry.find
+        self.find_partitioned = self.registry.parents.find
         self.queues = Queues(
             self.registry, self.shards, self.config, clock=self.clock, append=self.append
         )
@@ -267,9 +268,6 @@ class Engine:
         """Return the partitions of a topic in order; a plain topic is its own only one."""
         return self.registry.partitions_of(name)
 
-    def find_partitioned(self, name: str) -> Partitioned | None:
-        return self.registry.find_partitioned(name)
-
     def topics(self) -> list[Topic]:
         return self.registry.all()
 
@@ -300,7 +298,8 @@ class Engine:
 
     def topic_for_write(self, name: str, write: Write) -> tuple[Topic, bool]:
         """Return the topic a write goes to, and whether the write created it."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         return self.registry.for_write(name, write)
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:

@@ -6,7 +6,7 @@ without the second does what is left (`complete`).
 Reference: docs/reference/partitions.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topics.clock import Clock
@@ -36,11 +36,10 @@ class Parents:
         self._registry = registry
         self._clock = clock
         self._by_name: dict[str, Partitioned] = {}
+        self.find: Callable[[str], Partitioned | None] = self._by_name.get
+        """As in the registry, the map's own look-up."""
 
     # Looking: takes no lock.
-
-    def find(self, name: str) -> Partitioned | None:
-        return self._by_name.get(name)
 
     def all(self) -> list[Partitioned]:
         return sorted(self._by_name.values(), key=lambda parent: parent.name)

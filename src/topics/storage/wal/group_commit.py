@@ -254,7 +254,8 @@ class GroupCommit:
         while not ticket.done:
             if not self._lead(ticket):
                 self._wait_for_signal(ticket)
-        ticket.result()
+        if ticket.error is not None:
+            ticket.result()
 
     def _lead(self, ticket: Commitment) -> bool:
         """Sync for all that is queued and written, unless somebody else does so now."""
@@ -359,7 +360,9 @@ class GroupCommit:
             self.at_risk_records -= safe_records
             self.log.counters.sync_us.observe(self.last_sync_s * 1e6)
             finished += self._publish_synced(covered)
-            return [*finished, *self.flush()]
+            if self._pending:
+                finished += self.flush()
+            return finished
 
     def _wait_for_company(self) -> None:
         min_us, max_us = self._window_us
