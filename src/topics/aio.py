@@ -220,6 +220,11 @@ class ShardWaiter:
             # Half of the writers are here: their sync runs while the other half gathers.
             self._write()
 
+    def end_turn(self) -> None:
+        """Write what was queued or gathered now: nothing more comes in this turn."""
+        if self._waiting:
+            self._write()
+
     def wake(self, tickets: list[Commitment]) -> None:
         if threading.get_ident() == self._thread:
             _resolve(tickets)
@@ -374,7 +379,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
             shard: ShardWaiter(self._loop, log.engine, shard, ask)
             for shard, ask in zip(log.engine.shards, log.sync_askers(), strict=True)
         }
-        self._waiter_row = [self.waiters[shard] for shard in log.engine.shards]
+        self.waiter_row = [self.waiters[shard] for shard in log.engine.shards]
         """By shard number: topics are dealt to shards by their id."""
         self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters)
 
@@ -731,7 +736,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
     # For the server, which answers from callbacks instead of coroutines.
 
     def waiter_of(self, topic: Topic) -> ShardWaiter:
-        row = self._waiter_row
+        row = self.waiter_row
         return row[topic.id % len(row)]
 
     async def topic_for_write(self, topic: str, write: Write) -> tuple[Topic, bool]:
@@ -756,7 +761,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
     @property
     def group_waiter(self) -> ShardWaiter:
         """Return whoever waits for the first shard: groups belong to it."""
-        return self._waiter_row[0]
+        return self.waiter_row[0]
 
     def say(
         self, submit: Callable[..., tuple[Shard, Commitment]], group: str, request: object

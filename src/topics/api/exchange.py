@@ -84,6 +84,9 @@ class Channel(Protocol):
         self, exchange: "Exchange", *, content_type: bytes, headers: bytes
     ) -> Stream: ...
 
+    def hold_behind(self, exchange: "Exchange") -> None:
+        """Let what comes behind a request wait with it, if it waits for something."""
+
 
 class Exchange:
     """A request on its way."""

@@ -176,6 +176,8 @@ class Http1Connection(asyncio.Protocol):
         """Refused for good: what still comes is dropped, so that the peer can read why."""
         self._waiting: deque[Exchange] = deque()
         """Asked and not yet sent, in order."""
+        self._turn: list[Exchange] | None = None
+        """Where the last plain write was queued: not taken yet while the app still has it."""
         self._slow: Exchange | None = None
         """Waits for something, and all behind it with it: they may rely on what it does."""
         self._half_closed = False
@@ -233,34 +235,59 @@ class Http1Connection(asyncio.Protocol):
             self._advance()
 
     def data_received(self, data: bytes) -> None:
-        # Most reads are one whole request with a head that is remembered, on a connection at rest.
-        if not (self._buffer or self._waiting or self._fresh or self._ending or self._paused):
-            head = self._remembered(data[: self._head_bytes])
-            if head is None:
-                self._head_bytes = data.find(b"\r\n\r\n") + 4
-                head = self._remembered(data[: self._head_bytes])
-            if (
-                head is not None
-                and self._head_bytes + head.content_length == len(data)
-                and self._head is None
-                and self._stream is None
-            ):
-                self.received_bytes = 0
-                self._begin(head, data[self._head_bytes :])
+        if self._fresh:
+            if self._is_http2(data):
                 return
-        elif self._fresh and self._is_http2(data):
+        elif self._waiting or self._buffer:
+            if self._turn is self._app.queued:
+                self._app.take_turn()  # first what came before on this connection
+        elif self._take_repeated(data):
             return
         self.received_bytes += len(data)
         if self._ending:
             self._skip()
-            return
+        else:
+            self._keep(data)
+            self._advance()
+
+    def _keep(self, data: bytes) -> None:
         if not self._buffer:
             self._buffer = data
         elif isinstance(self._buffer, bytearray):
             self._buffer += data
         else:
             self._buffer = bytearray(self._buffer) + data
-        self._advance()
+
+    def _take_repeated(self, data: bytes) -> bool:
+        """Take the one whole request that most reads are, if its head is remembered."""
+        app = self._app
+        head = self._remembered(data[: self._head_bytes])
+        if head is None:
+            self._head_bytes = data.find(b"\r\n\r\n") + 4
+            head = self._remembered(data[: self._head_bytes])
+        if (
+            head is None
+            or self._head_bytes + head.content_length != len(data)
+            or self._head is not None
+            or self._stream is not None
+            or self._ending
+            or self._paused
+        ):
+            return False
+        self.received_bytes = 0
+        body = data[self._head_bytes :]
+        if not (head.is_plain_write and head.keep_alive):
+            self._begin(head, body)
+            return True
+        self.since_s = started_s = app.clock.monotonic_s()
+        exchange = Exchange(app, self, head, body, started_s)
+        self._waiting.append(exchange)
+        exchange.caller.requests += 1
+        turn = self._turn = app.queued
+        turn.append(exchange)
+        if len(turn) == 1:
+            app.loop.call_soon(app.take_turn)
+        return True
 
     def _skip(self) -> None:
         """Drop what comes behind the last request; past a bound it is no accident."""
@@ -401,6 +428,10 @@ class Http1Connection(asyncio.Protocol):
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()
 
+    def hold_behind(self, exchange: Exchange) -> None:
+        if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
+            self._slow = exchange
+
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         app = self._app
         self.since_s = started_s = app.clock.monotonic_s()
@@ -409,8 +440,7 @@ class Http1Connection(asyncio.Protocol):
         exchange = Exchange(app, self, head, body, started_s)
         self._waiting.append(exchange)
         app.dispatch(exchange)
-        if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
-            self._slow = exchange
+        self.hold_behind(exchange)
 
     def _go_on(self) -> None:
         """Take what had to wait for a slow request, or for the turn of the others."""

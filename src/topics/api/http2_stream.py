@@ -82,6 +82,9 @@ class Http2Stream:
         )
         return self
 
+    def hold_behind(self, exchange: Exchange) -> None:
+        """Hold nothing: the streams of a connection do not wait for each other."""
+
     # An answer without an end.
 
     def write(self, data: bytes) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -77,6 +78,105 @@ def test_plain_writes_of_a_turn_are_one_ticket(served: Served) -> None:
     found = [msgspec.json.decode(answers(wire.take())[0].body) for wire in wires]
     assert [answer["first_seq"] for answer in found] == [4, 5, 6]
     assert tickets.total == before + 1
+
+
+def test_a_pipeline_that_comes_in_pieces_keeps_its_order(served: Served) -> None:
+    wire = served.connect()
+    pieces = [
+        WRITE,  # queued for the end of the turn
+        post("/v0/topics/a?return_seqs=false", BODY),
+        post("/v0/topics/a", b'{"records":[{"data":2}],"idempotency_key":"k"}'),
+        WRITE + WRITE[:20],
+        WRITE[20:],
+        post("/v0/topics/b", BODY),  # is made first, and holds up what comes behind it
+        WRITE,
+    ]
+    for piece in pieces:
+        ask(wire, piece)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while wire.sent.count(b"HTTP/1.1") < 7 and time.monotonic() < deadline_s:
+        served.app.turn()
+    found = [msgspec.json.decode(answer.body) for answer in answers(wire.take())]
+    assert [(answer["topic"], answer["first_seq"]) for answer in found] == [
+        *[("a", seq) for seq in range(2, 7)],
+        ("b", 1),
+        ("a", 7),
+    ]
+
+
+def test_a_write_that_makes_its_topic_holds_up_what_comes_behind_it(served: Served) -> None:
+    wire = served.connect()
+    make = post("/v0/topics/c", BODY)
+    served.app.read_head(make[: -len(BODY)])  # so that it is queued
+    ask(wire, make)
+    served.app.turn()
+    ask(wire, WRITE)
+    assert statuses(wire) == []
+    deadline_s = time.monotonic() + DEADLINE_S
+    while wire.sent.count(b"HTTP/1.1") < 2 and time.monotonic() < deadline_s:
+        served.app.turn()
+    assert statuses(wire) == [201, 200]
+
+
+def test_who_leaves_before_the_turn_ends_has_written_nothing(served: Served) -> None:
+    wires = [served.connect() for _ in range(2)]
+    for wire in wires:
+        ask(wire, WRITE)
+    assert isinstance(wires[0].protocol, asyncio.Protocol)
+    wires[0].protocol.connection_lost(None)
+    served.app.turn()
+    assert statuses(*wires) == [200]
+    assert served.app.ready_log.log.state("a").head_seq == 3
+    assert served.app.keyring.anonymous.requests == 0
+
+
+def test_a_half_close_behind_a_queued_write_is_answered(served: Served) -> None:
+    wire = served.connect()
+    ask(wire, WRITE)
+    assert isinstance(wire.protocol, asyncio.Protocol)
+    assert wire.protocol.eof_received()
+    served.app.turn()
+    assert statuses(wire) == [200]
+    assert wire.closed
+
+
+def test_a_bug_in_one_write_of_a_turn_harms_no_other(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wires = [served.connect() for _ in range(3)]
+    waiter = served.app.ready_log.waiter_row[0]
+    take, calls = waiter.take, iter([True, False, True])
+
+    def sometimes(*arguments: Any) -> bool:  # noqa: ANN401 - those of take
+        if not next(calls):
+            raise ZeroDivisionError
+        return take(*arguments)
+
+    monkeypatch.setattr(waiter, "take", sometimes)
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    assert [statuses(wire) for wire in wires] == [[200], [500], [200]]
+    assert served.app.keyring.anonymous.requests == 0
+
+
+def test_a_body_that_is_wrong_is_told_so_and_the_others_are_written(served: Served) -> None:
+    wires = [served.connect() for _ in range(3)]
+    wrong = b'{"records":[{"data":1}}'
+    served.app.read_head(post("/v0/topics/a", wrong)[: -len(wrong)])
+    for wire, body in zip(wires, (BODY, wrong, BODY), strict=True):
+        ask(wire, post("/v0/topics/a", body))
+    served.app.turn()
+    assert [statuses(wire) for wire in wires] == [[200], [400], [200]]
+
+
+def test_before_the_log_is_read_a_plain_write_is_told_to_wait(make_app: MakeApp) -> None:
+    app = make_app(hold=False)
+    _, wire = connect(app)
+    for _ in range(3):
+        ask(wire, WRITE)
+        app.turn()
+    assert statuses(wire) == [503] * 3
 
 
 def test_heads_of_other_lengths_on_one_connection_are_told_apart(served: Served) -> None:
@@ -156,7 +256,7 @@ def test_a_plain_write_waits_behind_one_that_waits_for_room(served: Served) -> N
             raise Throttled(1)
 
     app.hold = True
-    ask(other, WRITE)
+    ask(other, post("/v0/topics/a", BODY, b"X-Held: 1"))
     app.hold = False
     app.parking.park(shard, app.held[0], attempt, size=10)
     ask(wire, WRITE)

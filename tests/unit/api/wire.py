@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 from topics.api.app import App
 from topics.api.auth import parse_keys
 from topics.api.exchange import Exchange
+from topics.api.head import Head
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.config import ServerConfig
@@ -99,6 +100,10 @@ class HeldApp(App):
         self.hold_slowly = False
         """As a handler does that is a coroutine."""
         self.held: list[Exchange] = []
+
+    def prepare(self, head: Head) -> None:
+        super().prepare(head)
+        head.is_plain_write &= not self.hold  # what is held is not gathered
 
     def dispatch(self, exchange: Exchange) -> None:
         if self.hold and exchange.head.refusal is None:
