@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from benchmarks.server.errors import CannotMeasure
@@ -113,6 +114,7 @@ def program(name: str) -> str:
     return found
 
 
+@cache
 def go_program(name: str, module: str) -> str:
     """Return the path of a peer built by Go from this version; without Go, that of `program`."""
     place, go = BUILT / module.rpartition("/")[2], shutil.which("go")

@@ -221,7 +221,7 @@ class ShardWaiter:
             self._write()
 
     def end_turn(self) -> None:
-        """Write what was queued or gathered now: nothing more comes in this turn."""
+        """Write what was queued or gathered now: nothing more is expected in this turn."""
         if self._waiting:
             self._write()
 

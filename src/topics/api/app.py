@@ -9,6 +9,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Coroutine
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topics.aio import AsyncLog
@@ -224,15 +225,15 @@ class App:
     def take_turn(self) -> None:
         """Gather the plain writes of this turn and write them, as `dispatch` would one by one.
 
+        Whoever has left meanwhile has written nothing.
         Hot: that is three calls a write instead of seven, and each kind of work is done for all
-        before the next. Measured with 64 connections: 6 % more writes a second.
+        before the next. Measured with 64 connections: 3 to 6 % more writes a second.
         """
         turn, self.queued = self.queued, []
         log = self.log
         for exchange in turn if log is None or self.stopping else self._gather_turn(log, turn):
-            if not exchange.answered:  # whoever asked may have left
-                self._take(exchange, may_gather=False)
-                exchange.channel.hold_behind(exchange)
+            if not exchange.answered:
+                self._guard(exchange, partial(self._take_late, exchange))
         turn.clear()  # connections may still hold it
         if log is not None:
             for waiter in log.waiter_row:
@@ -243,13 +244,8 @@ class App:
         others = []
         find_topic, waiters = log.log.engine.find_topic, log.waiter_row
         for exchange in turn:
-            topic, caller = find_topic(exchange.name), exchange.caller
-            if (
-                topic is None
-                or exchange.answered
-                or not self.parking.is_empty
-                or (caller.requests > self.inflight_max and not caller.is_anonymous)
-            ):
+            topic = find_topic(exchange.name)
+            if topic is None or exchange.answered or not self.parking.is_empty:
                 others.append(exchange)
                 continue
             waiter = waiters[topic.id % len(waiters)]
@@ -257,8 +253,20 @@ class App:
                 if not waiter.take(topic, exchange.body, exchange, answer_gathered):
                     others.append(exchange)
             except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-                self._answer_bug(exchange, bug)
+                self._guard(exchange, partial(self._answer_bug, exchange, bug))
         return others
+
+    def _take_late(self, exchange: Exchange) -> None:
+        self._take(exchange, may_gather=False)
+        exchange.channel.hold_behind(exchange)
+
+    def _guard(self, exchange: Exchange, work: Callable[[], None]) -> None:
+        """Drop a writer whose failure could not even be told: the others go on."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - as the event loop does for one connection
+            self.loop.call_exception_handler({"message": "a write failed", "exception": error})
+            exchange.channel.abort()
 
     def _take(self, exchange: Exchange, *, may_gather: bool) -> None:
         try:

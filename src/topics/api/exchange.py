@@ -87,6 +87,9 @@ class Channel(Protocol):
     def hold_behind(self, exchange: "Exchange") -> None:
         """Let what comes behind a request wait with it, if it waits for something."""
 
+    def abort(self) -> None:
+        """Drop whoever waits for the answer."""
+
 
 class Exchange:
     """A request on its way."""

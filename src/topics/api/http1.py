@@ -1,7 +1,8 @@
 """HTTP/1.1 on one connection: heads, bodies, answers in the order they were asked for.
 
 Hot path: bytes → remembered head → handler → bytes, without a coroutine and, for a client that
-repeats its head, without parsing it again.
+repeats its head, without parsing it again. Plain writes wait for the end of the turn of the event
+loop, where the app takes all of them at once.
 Keeps: answers leave in the order of the requests; nothing of a connection grows without bound:
 its head, its body, its pipeline and what it has not read yet.
 """
@@ -166,7 +167,7 @@ class Http1Connection(asyncio.Protocol):
         self._app = app
         self._remembered = app.remembered_head
         self._head_bytes = 0
-        """Of the last head that was remembered: the next is most often as long."""
+        """Of the last head: the next is most often as long, and remembered."""
         self._transport: asyncio.Transport | None = None
         self._buffer: bytes | bytearray = b""
         self._head: Head | None = None
@@ -276,13 +277,18 @@ class Http1Connection(asyncio.Protocol):
             return False
         self.received_bytes = 0
         body = data[self._head_bytes :]
-        if not (head.is_plain_write and head.keep_alive):
+        caller = head.caller
+        if (
+            caller is None
+            or not (head.is_plain_write and head.keep_alive)
+            or (caller.requests >= app.inflight_max and not caller.is_anonymous)
+        ):
             self._begin(head, body)
             return True
         self.since_s = started_s = app.clock.monotonic_s()
         exchange = Exchange(app, self, head, body, started_s)
         self._waiting.append(exchange)
-        exchange.caller.requests += 1
+        caller.requests += 1
         turn = self._turn = app.queued
         turn.append(exchange)
         if len(turn) == 1:

@@ -290,7 +290,7 @@ class Engine:
 
     def _topics_of(self, name: str) -> tuple[Topic, ...]:
         """Return what a name stands for: a topic, the partitions of one, or nothing."""
-        parent = self.registry.find_partitioned(name)
+        parent = self.find_partitioned(name)
         if parent is not None:
             return parent.partitions
         topic = self.registry.find(name)

@@ -109,9 +109,11 @@ def test_a_write_that_makes_its_topic_holds_up_what_comes_behind_it(served: Serv
     make = post("/v0/topics/c", BODY)
     served.app.read_head(make[: -len(BODY)])  # so that it is queued
     ask(wire, make)
-    served.app.turn()
-    ask(wire, WRITE)
-    assert statuses(wire) == []
+    served.app.take_turn()  # at work on a thread; it is told in a later turn
+    served.app.hold = True
+    ask(wire, post("/v0/topics/a", BODY, b"X-Behind: 1"))
+    assert (served.app.held, statuses(wire)) == ([], [])
+    served.app.hold = False
     deadline_s = time.monotonic() + DEADLINE_S
     while wire.sent.count(b"HTTP/1.1") < 2 and time.monotonic() < deadline_s:
         served.app.turn()
@@ -160,6 +162,31 @@ def test_a_bug_in_one_write_of_a_turn_harms_no_other(
     assert served.app.keyring.anonymous.requests == 0
 
 
+def test_a_failure_that_cannot_even_be_logged_harms_no_other_write_of_its_turn(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wires = [served.connect() for _ in range(4)]
+    served.app.loop.set_exception_handler(lambda *_: None)
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError
+
+    take, calls = served.app.ready_log.waiter_row[0].take, iter([True, False, True, True])
+
+    def sometimes(*arguments: Any) -> bool:  # noqa: ANN401 - those of take
+        if not next(calls):
+            raise ZeroDivisionError
+        return take(*arguments)
+
+    monkeypatch.setattr(served.app.request_log, "bug", broken)
+    monkeypatch.setattr(served.app.ready_log.waiter_row[0], "take", sometimes)
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    assert [statuses(wire) for wire in wires] == [[200], [], [200], [200]]
+    assert [wire.aborted for wire in wires] == [False, True, False, False]
+
+
 def test_a_body_that_is_wrong_is_told_so_and_the_others_are_written(served: Served) -> None:
     wires = [served.connect() for _ in range(3)]
     wrong = b'{"records":[{"data":1}}'
@@ -203,12 +230,14 @@ def test_heads_of_other_lengths_on_one_connection_are_told_apart(served: Served)
 
 def test_a_key_has_so_many_plain_writes_at_a_time(make_app: MakeApp, tmp_path: Path) -> None:
     served = Served(make_app(hold=False, keys="k", max_inflight_per_key=2), tmp_path)
-    served.connect(KEYED)
-    wires = [connect(served.app)[1] for _ in range(3)]
+    wires = [served.connect(KEYED) for _ in range(4)]
+    tickets = served.app.engine.shards[0].commit.log.counters.batch_tickets
+    before = tickets.total
     for wire in wires:
         ask(wire, KEYED)
     served.app.turn()
-    assert [statuses(wire) for wire in wires] == [[200], [200], [429]]
+    assert [statuses(wire) for wire in wires] == [[200], [200], [429], [429]]
+    assert tickets.total == before + 1
     ask(wires[2], KEYED)
     served.app.turn()
     assert statuses(wires[2]) == [200]

@@ -74,9 +74,6 @@ class Registry:
             raise TopicNotFound(name)
         return topic
 
-    def find_partitioned(self, name: str) -> Partitioned | None:
-        return self.parents.find(name)
-
     def partitions_of(self, name: str) -> tuple[Topic, ...]:
         """Return the partitions of a topic in order; a plain topic is its own only one."""
         parent = self.parents.find(name)

@@ -93,6 +93,8 @@ class Convoy:
         for seat in self._seats:
             seat.place.seq = next_seq
             seat.way.sent_bytes += len(frame)
-        for seat, sent in [(self._seats[number], sent) for number, sent in short]:
+        behind = [(self._seats[number], sent) for number, sent in short]
+        for seat, _ in behind:
             seat.leave()
+        for seat, sent in behind:
             seat.way.push(packed[sent:])

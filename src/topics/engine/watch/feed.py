@@ -1,7 +1,8 @@
 """Reads for watchers: one read and one encoding for all who stand at the same place.
 
-Owns the steps read during one turn. Keeps: a step is shared only within the turn in which it was
-read, so that no watcher is sent what was deleted before its turn began.
+Owns the steps read during one turn, and the convoys of those who wait for more. Keeps: a step is
+shared only within the turn in which it was read, so that no watcher is sent what was deleted
+before its turn began.
 """
 
 from collections.abc import Callable

@@ -345,6 +345,7 @@ class Watcher:
             self._behind[place] = None
             return
         fetch = self._fetch = _Fetch(place)
+        self._leave_convoy()
         self._alone = None
 
         def done(step: Step | TopicsError) -> None:

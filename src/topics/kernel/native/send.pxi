@@ -1,8 +1,15 @@
 # The same bytes to many sockets.
 
-cdef extern from "sys/socket.h" nogil:
-    int MSG_DONTWAIT
-    ssize_t send(int descriptor, const void* data, size_t size, int flags) noexcept
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0
+    #endif
+    #define SEND_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
+    """
+    int SEND_FLAGS
+    ssize_t send(int descriptor, const void* data, size_t size, int flags) noexcept nogil
 
 cdef enum:
     # So many take longer than a thread should keep the GIL.
@@ -16,7 +23,7 @@ cdef void send_each(
     cdef ssize_t done
     for i in range(count):
         # As write(2) does to a socket, but past what the file system would do for a file.
-        done = send(descriptors[i], data, size, MSG_DONTWAIT)
+        done = send(descriptors[i], data, size, SEND_FLAGS)
         sent[i] = done if done > 0 else 0
 
 

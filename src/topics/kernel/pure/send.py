@@ -7,7 +7,7 @@ from topics.kernel.layout import Buffer
 
 
 def send_all(descriptors: "array[int]", data: Buffer) -> list[tuple[int, int]]:
-    """Send to each of these sockets, which do not block, once.
+    """Send to each of these sockets, which do not block, once; sockets are no disk.
 
     Returns who did not take all of it, by index, and how much they took. What is wrong with a
     descriptor is not told: whoever writes the rest to it finds out.

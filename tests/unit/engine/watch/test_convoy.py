@@ -214,6 +214,26 @@ def test_who_does_not_wait_does_not_ride(scene: Scene, make_sink: MakeSink, stat
     assert not scene.feed.convoys
 
 
+def test_riders_whose_news_are_cold_already_get_them_once(
+    scene: Scene, make_sink: MakeSink
+) -> None:
+    scene.place.fill("t", 1)
+    sinks = [make_sink() for _ in range(3)]
+    watchers = waiting(scene, sinks, "t")
+    scene.fill_cold()  # before anybody was told
+    tell(scene)
+    assert len(scene.cold) == 3
+    with scene.feed.turn():
+        while scene.cold:
+            scene.cold.pop()()
+            for watcher in watchers:
+                watcher.pump()
+    for watcher, sink in zip(watchers, sinks, strict=True):
+        assert sink.received() == b""
+        assert sink.seen() == [1, "caught-up", *range(2, 10)]
+        assert watcher.places["t"].seq == 9
+
+
 def test_who_stands_elsewhere_waits_for_the_others_to_go_on(
     scene: Scene, make_sink: MakeSink
 ) -> None:
