@@ -16,8 +16,8 @@ from topics.api.http1 import (
     MAX_PIPELINED,
     MAX_TAKEN_A_TURN,
     Http1Connection,
-    Http1Stream,
 )
+from topics.api.http1_stream import Http1Stream
 from topics.engine.watch.convoy import Seat
 from topics.errors import RequestTimeout
 
