@@ -196,6 +196,7 @@ class Run:
         self.readers = [Reader(self.feed, match=match) for match in matches]
         self.tags: dict[str, list[str]] = {topic: [] for topic in TOPICS}
         self.reconnected = False
+        self.followed: set[int] = set()
         self.deleted: dict[str, set[int]] = {topic: set() for topic in TOPICS}
 
     def append(self, topic: str, tags: list[str], size: int) -> None:
@@ -224,9 +225,10 @@ class Run:
         self.readers[which].line.flush()
 
     def follow(self, which: int) -> None:
-        """Watch one more topic."""
+        """Watch one more topic, once: it begins at 0 each time."""
         watcher = self.readers[which].watcher
-        if "b" not in watcher.places:
+        if which not in self.followed:
+            self.followed.add(which)
             watcher.add(self.log.engine.topic("b"), 0)
             watcher.meet(self.log.engine.topic("b"))
 
