@@ -236,8 +236,7 @@ class ShardWaiter:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self._waiting:
-            self._write()
+        self.end_turn()
 
     def _write(self) -> None:
         commit = self._commit

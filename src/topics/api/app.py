@@ -245,7 +245,7 @@ class App:
         find_topic, waiters = log.log.engine.find_topic, log.waiter_row
         for exchange in turn:
             topic = find_topic(exchange.name)
-            if topic is None or exchange.answered or not self.parking.is_empty:
+            if topic is None or exchange.answered or self.parking.rows:
                 others.append(exchange)
                 continue
             waiter = waiters[topic.id % len(waiters)]

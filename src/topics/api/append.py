@@ -52,7 +52,7 @@ def gather(app: "App", exchange: Exchange) -> bool:
     if (
         log is None
         or app.stopping
-        or not app.parking.is_empty
+        or app.parking.rows
         or (caller.requests > app.inflight_max and not caller.is_anonymous)
     ):
         return False

@@ -41,13 +41,13 @@ class Parking:
 
     def __init__(self, app: "App") -> None:
         self._app = app
-        self._rows: dict[Shard, deque[Parked]] = {}
-        self.is_empty = True
+        self.rows: dict[Shard, deque[Parked]] = {}
+        """Who waits for which shard, most often nobody: every write looks."""
         self._bytes = 0
         self._retry_scheduled = False
 
     def is_busy(self, shard: Shard) -> bool:
-        return shard in self._rows
+        return shard in self.rows
 
     def park(
         self, shard: Shard, exchange: Exchange, attempt: Callable[[float], None], *, size: int
@@ -58,8 +58,7 @@ class Parking:
         exchange.body = b""
         self._bytes += size
         now_s = self._app.clock.monotonic_s()
-        self._rows.setdefault(shard, deque()).append(Parked(exchange, attempt, size, now_s))
-        self.is_empty = False
+        self.rows.setdefault(shard, deque()).append(Parked(exchange, attempt, size, now_s))
         self._schedule()
 
     def _schedule(self) -> None:
@@ -70,13 +69,12 @@ class Parking:
     def _retry(self) -> None:
         self._retry_scheduled = False
         now_s = self._app.clock.monotonic_s()
-        for shard, row in list(self._rows.items()):
+        for shard, row in list(self.rows.items()):
             while row and self._settle(row[0], now_s):
                 self._bytes -= row.popleft().size
             if not row:
-                del self._rows[shard]
-        self.is_empty = not self._rows
-        if not self.is_empty:
+                del self.rows[shard]
+        if self.rows:
             self._schedule()
 
     def _settle(self, parked: Parked, now_s: float) -> bool:

@@ -16,7 +16,7 @@ def append_partitioned(app: "App", exchange: Exchange, spread: Spread, write: Wr
     """Write to partitions; a part that finds no room waits for it, the others do not."""
     answer = _Answer(app, exchange, patient=write.patient)
     spread.on_done = answer.settle
-    if write.patient and not app.parking.is_empty:
+    if write.patient and app.parking.rows:
         busy = [part for part in spread.parts if app.parking.is_busy(part.shard)]
         if busy:  # what came before this write still waits
             answer.park(spread, busy[0], spread.parts)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.engine.test_watch import Counters
 
 from topics.config import ServerConfig
 from topics.embedded import Log
@@ -29,13 +30,6 @@ WATCHERS = 5
 BUFFER_BYTES = 4000
 WANTED_TAG = "x"
 HEARTBEAT = b": beat\n\n"
-
-
-class Counters:
-    """What was delivered."""
-
-    records_delivered = 0
-    tombstones = 0
 
 
 class Line:

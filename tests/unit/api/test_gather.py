@@ -36,11 +36,27 @@ class Served:
         """Return a wire on which one write was answered: its head is remembered from now on."""
         connection, wire = connect(self.app)
         connection.data_received(write)
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not wire.sent and time.monotonic() < deadline_s:  # the first waits for a sync
-            self.app.turn()
+        self.wait_for(wire, 1)  # the first waits for a sync
         assert statuses(wire) == [200]
         return wire
+
+    def wait_for(self, wire: Wire, count: int) -> None:
+        """Go on until so many answers were sent, or the time is over."""
+        deadline_s = time.monotonic() + DEADLINE_S
+        while wire.sent.count(b"HTTP/1.1") < count and time.monotonic() < deadline_s:
+            self.app.turn()
+
+    def break_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Have the second write of the next turn meet a bug."""
+        waiter = self.app.ready_log.waiter_row[0]
+        take, calls = waiter.take, iter([True, False, True, True])
+
+        def sometimes(*arguments: Any) -> bool:  # noqa: ANN401 - those of take
+            if not next(calls):
+                raise ZeroDivisionError
+            return take(*arguments)
+
+        monkeypatch.setattr(waiter, "take", sometimes)
 
     def close(self) -> None:
         async def close() -> None:
@@ -93,9 +109,7 @@ def test_a_pipeline_that_comes_in_pieces_keeps_its_order(served: Served) -> None
     ]
     for piece in pieces:
         ask(wire, piece)
-    deadline_s = time.monotonic() + DEADLINE_S
-    while wire.sent.count(b"HTTP/1.1") < 7 and time.monotonic() < deadline_s:
-        served.app.turn()
+    served.wait_for(wire, 7)
     found = [msgspec.json.decode(answer.body) for answer in answers(wire.take())]
     assert [(answer["topic"], answer["first_seq"]) for answer in found] == [
         *[("a", seq) for seq in range(2, 7)],
@@ -114,9 +128,7 @@ def test_a_write_that_makes_its_topic_holds_up_what_comes_behind_it(served: Serv
     ask(wire, post("/v0/topics/a", BODY, b"X-Behind: 1"))
     assert (served.app.held, statuses(wire)) == ([], [])
     served.app.hold = False
-    deadline_s = time.monotonic() + DEADLINE_S
-    while wire.sent.count(b"HTTP/1.1") < 2 and time.monotonic() < deadline_s:
-        served.app.turn()
+    served.wait_for(wire, 2)
     assert statuses(wire) == [201, 200]
 
 
@@ -146,15 +158,7 @@ def test_a_bug_in_one_write_of_a_turn_harms_no_other(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wires = [served.connect() for _ in range(3)]
-    waiter = served.app.ready_log.waiter_row[0]
-    take, calls = waiter.take, iter([True, False, True])
-
-    def sometimes(*arguments: Any) -> bool:  # noqa: ANN401 - those of take
-        if not next(calls):
-            raise ZeroDivisionError
-        return take(*arguments)
-
-    monkeypatch.setattr(waiter, "take", sometimes)
+    served.break_second(monkeypatch)
     for wire in wires:
         ask(wire, WRITE)
     served.app.turn()
@@ -171,15 +175,8 @@ def test_a_failure_that_cannot_even_be_logged_harms_no_other_write_of_its_turn(
     def broken(*_: object) -> None:
         raise BrokenPipeError
 
-    take, calls = served.app.ready_log.waiter_row[0].take, iter([True, False, True, True])
-
-    def sometimes(*arguments: Any) -> bool:  # noqa: ANN401 - those of take
-        if not next(calls):
-            raise ZeroDivisionError
-        return take(*arguments)
-
     monkeypatch.setattr(served.app.request_log, "bug", broken)
-    monkeypatch.setattr(served.app.ready_log.waiter_row[0], "take", sometimes)
+    served.break_second(monkeypatch)
     for wire in wires:
         ask(wire, WRITE)
     served.app.turn()
@@ -294,7 +291,7 @@ def test_a_plain_write_waits_behind_one_that_waits_for_room(served: Served) -> N
     full = False
     app.loop.run_until_complete(asyncio.sleep(0.05))
     assert statuses(wire) == [200]
-    assert app.parking.is_empty
+    assert not app.parking.rows
     ask(wire, WRITE)
     assert statuses(wire) == []  # with the others of its turn again
     app.turn()
