@@ -419,12 +419,6 @@ class Log(HandlesFace, Closing):
         """Copy everything, as it is at one moment, into a new directory; writes go on."""
         return self.engine.backup(LocalDisk(directory))
 
-    def sync_askers(self) -> list[Callable[[], None]]:
-        """Return, per shard, what makes its sync thread run now; nothing where there is none."""
-        if self._background is None:
-            return [shard.commit.sync_once for shard in self.engine.shards]
-        return [loop.ask for loop in self._background.syncs]
-
     @property
     def last_error(self) -> TopicsError | None:
         """What the background could not do, if its last try failed."""

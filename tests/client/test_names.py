@@ -23,7 +23,7 @@ bad = ("topics.engine", "topics.storage", "topics.kernel", "topics.api", "topics
        "topics.aio", "uvloop", "httptools", "h2", "wsproto", "httpx", "typer", "pydantic")
 print([name for name in bad if name in sys.modules])
 """
-OF_A_DIRECTORY = {"sync", "checkpoint", "sync_askers"}
+OF_A_DIRECTORY = {"sync", "checkpoint"}
 """What only somebody who has the directory open can do."""
 OF_A_SERVER = {
     "health", "ready", "metrics", "ticket", "watch",
@@ -81,7 +81,7 @@ def test_a_call_of_the_embedded_log_is_one_of_the_client(name: str) -> None:
     assert parameters(public(Log)[name]) == parameters(public(Topics)[name])
 
 
-@pytest.mark.parametrize("name", sorted(public(Log).keys() - {"sync_askers"}))
+@pytest.mark.parametrize("name", sorted(public(Log).keys()))
 def test_a_call_of_the_embedded_log_is_one_of_the_asyncio_log(name: str) -> None:
     assert parameters(public(Log)[name]) == parameters(public(AsyncLog)[name])
 

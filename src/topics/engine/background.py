@@ -84,6 +84,8 @@ class Background:
             self._loop(f"topics-sync-{shard.number}", self._sync_step(shard), config.disk_sync_ms)
             for shard in engine.shards
         ]
+        for shard, loop in zip(engine.shards, self.syncs, strict=True):
+            shard.commit.on_sync_due = loop.ask
         step_ms = min(SEGMENT_STEP_MS, config.checkpoint_ms)
         self._spares = self._loop("topics-spare", self._spare_step, SPARE_STEP_MS)
         self._segments = self._loop("topics-segments", self._segment_step, step_ms)
@@ -99,6 +101,8 @@ class Background:
         return failed or (mover.last_error if mover.due else None)
 
     def stop(self) -> None:
+        for shard in self._engine.shards:
+            shard.commit.on_sync_due = None
         for loop in [self._routers, *self.syncs, self._spares, self._segments, self._cold]:
             loop.stop()
 
@@ -113,9 +117,7 @@ class Background:
 
     def _sync_step(self, shard: Shard) -> Callable[[], None]:
         def step() -> None:
-            if shard.commit.log.failed is None and (
-                shard.commit.log.needs_sync or shard.commit.queue_depth
-            ):
+            if shard.commit.log.needs_sync or shard.commit.queue_depth:
                 shard.commit.sync_once()
 
         return step

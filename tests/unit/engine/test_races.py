@@ -58,9 +58,6 @@ class Listener:
     def wake(self, tickets: list[Commitment]) -> None:
         self.woken += tickets
 
-    def lead(self) -> None:
-        """Nothing leads here but the test."""
-
 
 def test_what_is_queued_while_tickets_are_published_is_written_and_woken(place: Place) -> None:
     commit = place.log.engine.shards[0].commit

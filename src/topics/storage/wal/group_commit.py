@@ -9,14 +9,17 @@ Keeps: the tickets of a topic are published in the order they were submitted; a 
 sync is published only after a sync that began after its write; after a failure nothing is
 published any more and every waiting ticket gets the error.
 
-A lone writer syncs at once on its own thread. Whoever comes while a sync runs waits, and one of
-the waiting leads the next sync for all of them, so under load the natural window is the sync
-itself. A queue that fills up, or `pressure` (0..1) from above, widens it on purpose.
+A lone writer syncs at once on its own thread. Whoever comes while a sync runs writes and waits, so
+under load the natural window is the sync itself. If one waits, he leads the next sync; for several
+the shard's own thread leads, again and again as long as somebody waits: nobody has to be woken
+between two syncs. A queue that fills up, or `pressure` (0..1) from above, widens the window on
+purpose.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from topics.clock import Clock
@@ -44,9 +47,6 @@ class Waiter(Protocol):
     def wake(self, tickets: list["Commitment"]) -> None:
         """Take done tickets; called from any thread, without the shard's lock."""
 
-    def lead(self) -> None:
-        """Make a sync happen soon, because tickets of this waiter still wait for one."""
-
 
 class Commitment:
     """One batch on its way to the disk, and how its writer hears of it."""
@@ -60,7 +60,6 @@ class Commitment:
         "needs_sync",
         "position",
         "signal",
-        "signalled",
         "size",
         "waiter",
     )
@@ -77,7 +76,7 @@ class Commitment:
         """Whatever the waiter keeps with it."""
         self.position = _NOWHERE
         self.signal: threading.Lock | None = None
-        self.signalled = False
+        """Released for a thread that waits: the ticket is done, or its writer should lead."""
         self.done = False
         self.error: TopicsError | None = None
 
@@ -149,6 +148,8 @@ class GroupCommit:
         self._awaiting: deque[Commitment] = deque()
         self._awaiting_bytes = 0
         self._sync_lock = threading.Lock()
+        self.on_sync_due: Callable[[], None] | None = None
+        """Has the shard's own thread sync soon, where there is one."""
         self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
@@ -246,45 +247,38 @@ class GroupCommit:
 
     def commit(self, ticket: Commitment) -> None:
         """Block until the ticket is published, leading a sync if nobody else does."""
-        if not (ticket.needs_sync and self._lead(ticket)):
-            with self.lock:
-                finished = self.flush()
-            if finished:
-                self.wake(finished, besides=ticket)
-        while not ticket.done:
-            if not self._lead(ticket):
-                self._wait_for_signal(ticket)
+        if ticket.needs_sync and self._sync_lock.acquire(blocking=False):
+            self._lead(ticket)
+        else:
+            self._follow(ticket)
         if ticket.error is not None:
             ticket.result()
 
-    def _lead(self, ticket: Commitment) -> bool:
-        """Sync for all that is queued and written, unless somebody else does so now."""
-        if not self._sync_lock.acquire(blocking=False):
-            return False
-        self._sync_and_release(ticket)
-        return True
-
-    def _wait_for_signal(self, ticket: Commitment) -> None:
-        """Wait until a leader is done with the ticket, or wants its writer to lead.
-
-        The first call only says that someone will wait: the leader may have gone before it could
-        know, so the caller tries to lead once more.
-        """
+    def _follow(self, ticket: Commitment) -> None:
+        """Write, and wait until a leader is done with the ticket or wants its writer to lead."""
         with self.lock:
-            waits = ticket.signal is not None
-            if not waits:
+            finished = self.flush()
+            if not ticket.done:
                 ticket.signal = threading.Lock()
-                ticket.signal.acquire()
-        if waits:
+        if finished:
+            self.wake(finished, besides=ticket)
+        while not ticket.done:
             assert ticket.signal is not None
-            ticket.signal.acquire()
-            with self.lock:
-                ticket.signalled = False
+            ticket.signal.acquire()  # free at first: the leader may have gone before it could know
+            if not ticket.done and self._sync_lock.acquire(blocking=False):
+                self._lead(ticket)
 
     def sync_once(self) -> None:
         """Write what is queued, sync what is written, publish what waited for it."""
         self._sync_lock.acquire()
-        self._sync_and_release(None)
+        self._lead(None)
+
+    def ask_sync(self) -> None:
+        """Have a sync made soon."""
+        if self.on_sync_due is None:
+            self.sync_once()
+        else:
+            self.on_sync_due()
 
     def wake(self, finished: list[Commitment], *, besides: Commitment | None = None) -> None:
         """Tell the writers of finished tickets, each kind of waiter once."""
@@ -293,7 +287,7 @@ class GroupCommit:
             if ticket.waiter is not None:
                 groups.setdefault(id(ticket.waiter), (ticket.waiter, []))[1].append(ticket)
             elif ticket is not besides and ticket.signal is not None:
-                self._signal(ticket)
+                _signal(ticket.signal)
         for waiter, tickets in groups.values():
             waiter.wake(tickets)
 
@@ -311,7 +305,8 @@ class GroupCommit:
             self.log.close()
         self.wake(finished)
 
-    def _sync_and_release(self, leader: Commitment | None) -> None:
+    def _lead(self, leader: Commitment | None) -> None:
+        """Sync for all that is queued and written; the sync lock is held, and released."""
         finished: list[Commitment] = []
         try:
             if leader is None or not leader.done:
@@ -322,23 +317,27 @@ class GroupCommit:
             self._sync_lock.release()
         if not (len(finished) == 1 and finished[0] is leader):
             self.wake(finished, besides=leader)
-        if not self._awaiting:
-            return  # whoever queues after this look finds the sync lock free
+        if self._awaiting:  # whoever queues after this look finds the sync lock free
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Have one more sync made if somebody waits for it."""
         with self.lock:
-            following = next((t for t in self._awaiting if t.waiter or t.signal), None)
-        if following is None:
+            waiting = [ticket for ticket in self._awaiting if ticket.waiter or ticket.signal]
+        if not waiting:
             return
-        if following.waiter is not None:
-            following.waiter.lead()
-        elif following.signal is not None:
-            self._signal(following)
+        signal = waiting[0].signal
+        if signal is not None and (len(waiting) == 1 or self.on_sync_due is None):
+            _signal(signal)
+        else:
+            self.ask_sync()
 
     def _sync(self) -> list[Commitment]:
         with self.lock:
             finished = self.flush()
             covered = len(self._awaiting)
             if self.log.failed is not None:
-                return finished
+                return [*finished, *self._fail(self._drain_awaiting(), self.log.failed)]
             if not self.log.needs_sync:
                 return [*finished, *self._publish_synced(covered)]
             point = self.log.begin_sync()
@@ -423,9 +422,7 @@ class GroupCommit:
             ticket.done = True
         return tickets
 
-    def _signal(self, ticket: Commitment) -> None:
-        with self.lock:
-            if ticket.signalled or ticket.signal is None:
-                return
-            ticket.signalled = True
-            ticket.signal.release()
+
+def _signal(signal: threading.Lock) -> None:
+    with suppress(RuntimeError):  # it was signalled already
+        signal.release()

@@ -1,6 +1,7 @@
 """Group commit on a log that notes what it is told: who is published when, after which sync."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -192,6 +193,86 @@ def test_a_failed_sync_is_never_tried_again(bench: Bench) -> None:
     with pytest.raises(ShardReadOnly):
         bench.commit.commit(later)
     assert bench.log.notes == ["write a", "abort a", "abort later"]
+
+
+def test_who_waits_for_a_sync_hears_of_a_failure_that_came_from_elsewhere(bench: Bench) -> None:
+    waiting = bench.submit("a")
+    with bench.commit.lock:
+        bench.commit.flush()
+    bench.log.fail(DiskFailed("a segment could not be written"))
+    with pytest.raises(DiskFailed, match="a segment"):
+        bench.commit.commit(waiting)
+    assert bench.log.notes == ["write a", "abort a"]
+
+
+class Follower(threading.Thread):
+    """A writer on a thread of its own, which has written and waits."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        super().__init__(daemon=True)
+        self.ticket = bench.submit(name)
+        self._bench = bench
+        self.start()
+        deadline_s = time.monotonic() + DEADLINE_S
+        while self.ticket.signal is None or not self.ticket.signal.locked():
+            assert time.monotonic() < deadline_s, "the writer never waited"
+            time.sleep(0.001)
+
+    def run(self) -> None:
+        self._bench.commit.commit(self.ticket)
+
+
+def test_one_who_waits_leads_the_next_sync_himself(bench: Bench) -> None:
+    followers: list[Follower] = []
+    asked: list[str] = []
+
+    def follow() -> None:
+        bench.log.during_sync = lambda: None
+        followers.append(Follower(bench, "b"))
+
+    bench.commit.on_sync_due = lambda: asked.append("asked")
+    bench.log.during_sync = follow
+    bench.commit.commit(bench.submit("a"))
+    followers[0].join(DEADLINE_S)
+    assert followers[0].ticket.done
+    assert not asked
+    assert bench.log.notes == ["write a", "write b", "sync", "publish a", "sync", "publish b"]
+
+
+def test_for_several_who_wait_the_thread_of_the_shard_leads(bench: Bench) -> None:
+    followers: list[Follower] = []
+    asked: list[str] = []
+
+    def follow() -> None:
+        bench.log.during_sync = lambda: None
+        followers.extend(Follower(bench, name) for name in "bc")
+
+    bench.commit.on_sync_due = lambda: asked.append("asked")
+    bench.log.during_sync = follow
+    bench.commit.commit(bench.submit("a"))
+    assert asked == ["asked"]
+    assert not any(follower.ticket.done for follower in followers)
+    bench.commit.sync_once()
+    for follower in followers:
+        follower.join(DEADLINE_S)
+        assert not follower.is_alive(), "a writer was never woken"
+    assert bench.log.notes[-3:] == ["sync", "publish b", "publish c"]
+    assert asked == ["asked"]
+
+
+def test_who_was_told_to_lead_and_came_late_waits_for_whoever_leads(bench: Bench) -> None:
+    with bench.commit._sync_lock:  # somebody else begins a sync first
+        follower = Follower(bench, "b")
+        assert follower.ticket.signal is not None
+        follower.ticket.signal.release()
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not follower.ticket.signal.locked():
+            assert time.monotonic() < deadline_s, "the writer did not go on waiting"
+            time.sleep(0.001)
+    assert not follower.ticket.done
+    bench.commit.sync_once()
+    follower.join(DEADLINE_S)
+    assert follower.ticket.done
 
 
 def test_a_failed_write_takes_those_along_that_wait_for_a_sync(bench: Bench) -> None:
