@@ -923,6 +923,7 @@ class Engine:
         self._closed = True
         for shard in self.shards:
             shard.commit.close()
+        self.stores.maps.release_all()
         self._lock.close()
 
     # Inside.

@@ -262,25 +262,13 @@ class LocalDisk:
                 _sync_directory(self._root.parent)
 
     def _make_durable_directory(self, directory: Path) -> None:
-        if directory == self._root:
+        if directory == self._root or directory in self._durable_directories:
             return
         self._make_durable_directory(directory.parent)
-        # One that is there already may be what a killed process made and had no time to sync.
-        known = not _make_directory(directory) and directory in self._durable_directories
-        if not known:
-            _sync_directory(directory.parent)
-            self._durable_directories.add(directory)
-
-
-def _make_directory(directory: Path) -> bool:
-    """Return whether it was missing."""
-    try:
-        directory.mkdir(_DIRECTORY_MODE)
-    except FileExistsError:
-        if not directory.is_dir():
-            raise
-        return False
-    return True
+        directory.mkdir(_DIRECTORY_MODE, exist_ok=True)
+        # One that was there already may be what a killed process made and had no time to sync.
+        _sync_directory(directory.parent)
+        self._durable_directories.add(directory)
 
 
 def _sync_directory(directory: Path) -> None:

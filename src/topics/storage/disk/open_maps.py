@@ -1,6 +1,7 @@
 """How many memory maps are open at once: each may hold a descriptor of the process."""
 
 import threading
+import weakref
 from collections import deque
 from typing import Protocol
 
@@ -16,17 +17,25 @@ class MapOwner(Protocol):
 class OpenMaps:
     """Remembers who opened maps and has the oldest release theirs when there are too many.
 
-    A reader that still looks at a released map keeps it alive until it is done.
+    A reader that still looks at a released map keeps it alive until it is done. Nobody is kept
+    alive by this: what belongs to a sealed or removed segment is closed when its owner goes.
     """
 
     def __init__(self, most: int = OPEN_MAPS_MAX) -> None:
         self._most = most
-        self._owners: deque[MapOwner] = deque()
+        self._owners: deque[weakref.ref[MapOwner]] = deque()
         self._lock = threading.Lock()
 
     def opened(self, owner: MapOwner) -> None:
         with self._lock:
-            self._owners.append(owner)
-            oldest = self._owners.popleft() if len(self._owners) > self._most else None
+            self._owners.append(weakref.ref(owner))
+            oldest = self._owners.popleft()() if len(self._owners) > self._most else None
         if oldest is not None and oldest is not owner:
             oldest.release()
+
+    def release_all(self) -> None:
+        with self._lock:
+            owners = [owner for reference in self._owners if (owner := reference()) is not None]
+            self._owners.clear()
+        for owner in owners:
+            owner.release()

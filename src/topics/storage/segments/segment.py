@@ -9,6 +9,7 @@ Byte reference: docs/internals/formats/segment.md.
 """
 
 import struct
+import weakref
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -37,21 +38,37 @@ class View(NamedTuple):
     base: int
 
 
-class SealedPair:
-    """The two files of a sealed segment, opened when first used."""
+class _Files:
+    """Files of a segment, which go with it: nothing here keeps it alive."""
 
-    __slots__ = ("_data", "_idx", "_segment")
+    __slots__ = ("__weakref__", "_reference")
 
     def __init__(self, segment: "Segment") -> None:
-        self._segment = segment
+        self._reference = weakref.ref(segment)
+
+    @property
+    def _segment(self) -> "Segment":
+        segment = self._reference()
+        assert segment is not None  # only a segment asks for its files
+        return segment
+
+
+class SealedPair(_Files):
+    """The two files of a sealed segment, opened when first used."""
+
+    __slots__ = ("_data", "_idx")
+
+    def __init__(self, segment: "Segment") -> None:
+        super().__init__(segment)
         self._idx: Buffer | None = None
         self._data: DataReader | None = None
 
     def idx(self) -> Buffer:
         idx = self._idx
         if idx is None:
-            idx = self._idx = self._segment.disk.map(self._segment.idx_path)
-            self._segment.maps.opened(self._segment)
+            segment = self._segment
+            idx = self._idx = segment.disk.map(segment.idx_path)
+            segment.maps.opened(segment)
         return idx
 
     def data(self) -> DataReader:
@@ -164,9 +181,9 @@ class Segment:
     def create_files(self) -> None:
         """Begin an active segment; its names are durable after a sync of the topic's directory."""
         self.disk.make_dir(paths.topic_dir(self.topic_id))
-        for path in (self.data_path, self.idx_path):
-            self.disk.create(path).close()
+        data, idx = self.disk.create(self.data_path), self.disk.create(self.idx_path)
         self._active = _ActiveFiles(self, bytearray())
+        self._active.keep(data, idx)
 
     def write_data(self, offset: int, frames: Sequence[Buffer]) -> None:
         """Put frames behind the last ones; they count only after `grow`."""
@@ -376,34 +393,41 @@ class Segment:
         return idx
 
 
-class _ActiveFiles:
+class _ActiveFiles(_Files):
     """The files of an active segment, open while they are used, and its index in memory.
 
     Thousands of topics may have an active segment each: like maps, their files are closed in turn.
     """
 
-    __slots__ = ("_data", "_idx_file", "_segment", "idx")
+    __slots__ = ("_data", "_idx_file", "idx")
 
     def __init__(self, segment: Segment, idx: bytearray) -> None:
-        self._segment = segment
+        super().__init__(segment)
         self.idx = idx
         self._data: DiskFile | None = None
         self._idx_file: DiskFile | None = None
+
+    def keep(self, data: DiskFile, idx: DiskFile) -> None:
+        """Use files that are open already."""
+        self._data, self._idx_file = data, idx
+        self._segment.maps.opened(self)
 
     @property
     def data_file(self) -> DiskFile:
         file = self._data
         if file is None:
-            file = self._data = self._segment.disk.open(self._segment.data_path)
-            self._segment.maps.opened(self)
+            segment = self._segment
+            file = self._data = segment.disk.open(segment.data_path)
+            segment.maps.opened(self)
         return file
 
     @property
     def idx_file(self) -> DiskFile:
         file = self._idx_file
         if file is None:
-            file = self._idx_file = self._segment.disk.open(self._segment.idx_path)
-            self._segment.maps.opened(self)
+            segment = self._segment
+            file = self._idx_file = segment.disk.open(segment.idx_path)
+            segment.maps.opened(self)
         return file
 
     def release(self) -> None:

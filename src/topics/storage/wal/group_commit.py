@@ -258,15 +258,17 @@ class GroupCommit:
         """Write, and wait until a leader is done with the ticket or wants its writer to lead."""
         with self.lock:
             finished = self.flush()
-            if not ticket.done:
-                ticket.signal = threading.Lock()
+            signal = None if ticket.done else threading.Lock()
+            ticket.signal = signal
         if finished:
             self.wake(finished, besides=ticket)
-        while not ticket.done:
-            assert ticket.signal is not None
-            ticket.signal.acquire()  # free at first: the leader may have gone before it could know
-            if not ticket.done and self._sync_lock.acquire(blocking=False):
+        while signal is not None:
+            signal.acquire()  # free at first: the leader may have gone before it could know
+            if ticket.done:
+                return
+            if self._sync_lock.acquire(blocking=False):
                 self._lead(ticket)
+                return
 
     def sync_once(self) -> None:
         """Write what is queued, sync what is written, publish what waited for it."""

@@ -177,6 +177,7 @@ class WalLog:
 
     def close(self) -> None:
         self._closed = True
+        self._unsynced, self._maps = [], {}
         self._file.close()
 
     def _rotate(self, size: int) -> None:
