@@ -4,7 +4,6 @@ cdef enum:
     CONVERTED = 0
     CONVERT_BAD_FRAME = 1
     CONVERT_TOO_WIDE = 2
-    CONVERT_MOVED = 3
 
 cdef uint64_t SEGMENT_ENTRIES_MAX = 0xFFFFFFFF // 46
 
@@ -34,33 +33,21 @@ cdef inline bint wal_frame_of(
     )
 
 
-cdef int measure_stretch(Conversion* work, const Stretch* stretch) noexcept nogil:
-    cdef Py_ssize_t i
+cdef void measure(Conversion* work) noexcept nogil:
+    """Add up what the entries say, up to the first that cannot be right."""
+    cdef Py_ssize_t i, j
+    cdef const Stretch* stretch
     cdef Entry entry
-    cdef Frame frame
-    for i in range(stretch.start, stretch.stop):
-        entry = load_entry(<const uint8_t*> stretch.idx.buf, i)
-        if work.base + work.data_bytes + entry.size > U32_MAX:
-            return CONVERT_TOO_WIDE
-        if entry.size == 0 and entry.flags & FLAG_DELETED:
-            continue
-        work.bad_offset = entry.offset
-        if not wal_frame_of(stretch, &entry, &frame) or not is_intact(&frame):
-            return CONVERT_BAD_FRAME
-        work.data_bytes += entry.size
-    return CONVERTED
-
-
-cdef int measure(Conversion* work) noexcept nogil:
-    """Check shape and checksum of every source frame, and add up what they take."""
-    cdef Py_ssize_t i
-    cdef int outcome
     work.data_bytes = 0
     for i in range(work.stretches_count):
-        outcome = measure_stretch(work, work.stretches + i)
-        if outcome != CONVERTED:
-            return outcome
-    return CONVERTED
+        stretch = work.stretches + i
+        for j in range(stretch.start, stretch.stop):
+            entry = load_entry(<const uint8_t*> stretch.idx.buf, j)
+            if entry.size > <uint64_t> stretch.frames.len:
+                return
+            if work.base + work.data_bytes + entry.size > U32_MAX:
+                return
+            work.data_bytes += entry.size
 
 
 cdef void put_segment_frame(uint8_t* out, const Frame* frame, bint deleted) noexcept nogil:
@@ -83,6 +70,8 @@ cdef int convert_stretch(
     for i in range(stretch.start, stretch.stop):
         entry = load_entry(<const uint8_t*> stretch.idx.buf, i)
         deleted = entry.flags & FLAG_DELETED != 0
+        if work.base + used[0] + entry.size > U32_MAX:
+            return CONVERT_TOO_WIDE
         if entry.size == 0 and deleted:
             store_entry(
                 idx, <uint32_t> (work.base + used[0]), 0, entry.ts,
@@ -90,10 +79,10 @@ cdef int convert_stretch(
             )
         else:
             work.bad_offset = entry.offset
-            if not wal_frame_of(stretch, &entry, &frame):
-                return CONVERT_MOVED
+            if not wal_frame_of(stretch, &entry, &frame) or not is_intact(&frame):
+                return CONVERT_BAD_FRAME
             if used[0] + frame.size > work.data_bytes:
-                return CONVERT_MOVED
+                return CONVERT_BAD_FRAME
             put_segment_frame(work.data + used[0], &frame, deleted)
             store_entry(
                 idx, <uint32_t> (work.base + used[0]), <uint32_t> frame.size, frame.ts,
@@ -105,17 +94,19 @@ cdef int convert_stretch(
 
 
 cdef int convert(Conversion* work) noexcept nogil:
-    """Write what `measure` added up; sizes that moved since are refused, not trusted."""
+    """Check and write frame by frame; sizes that moved since `measure` are refused."""
     cdef Py_ssize_t i
+    cdef int outcome
     cdef const Stretch* stretch
     cdef uint64_t used = 0
     cdef uint8_t* idx = work.data_idx
     for i in range(work.stretches_count):
         stretch = work.stretches + i
-        if convert_stretch(work, stretch, idx, &used) != CONVERTED:
-            return CONVERT_MOVED
+        outcome = convert_stretch(work, stretch, idx, &used)
+        if outcome != CONVERTED:
+            return outcome
         idx += (stretch.stop - stretch.start) * IDX_ENTRY
-    return CONVERTED if used == work.data_bytes else CONVERT_MOVED
+    return CONVERTED if used == work.data_bytes else CONVERT_BAD_FRAME
 
 
 cdef int check_conversion(int outcome, Conversion* work) except -1:
@@ -127,10 +118,9 @@ cdef int check_conversion(int outcome, Conversion* work) except -1:
 
 
 cdef tuple build_segment(Conversion* work):
+    """Gives up the GIL once: to get it back from a busy event loop takes longer than the work."""
     cdef int outcome
-    with nogil:
-        outcome = measure(work)
-    check_conversion(outcome, work)
+    measure(work)
     data = PyByteArray_FromStringAndSize(NULL, work.data_bytes)
     idx = PyByteArray_FromStringAndSize(NULL, work.count * IDX_ENTRY)
     work.data = <uint8_t*> PyByteArray_AS_STRING(data)
@@ -170,6 +160,7 @@ def frames_to_segment(stretches, *, Py_ssize_t base):
     cdef Conversion work
     cdef list opened = list(stretches)
     work.stretches_count = work.count = 0
+    work.bad_offset = 0
     check_range(0, base, <Py_ssize_t> U32_MAX)
     work.base = base
     work.stretches = <Stretch*> malloc(max(len(opened), 1) * sizeof(Stretch))
