@@ -7,6 +7,9 @@ import topics
 from benchmarks.engine.payloads import BATCH, body
 from benchmarks.engine.places import data_dir
 
+WARM_UP = 40
+"""Batches of all threads together: more of them would leave the checkpoint work to do."""
+
 
 def records_per_second(*, durability: str, threads: int, batches: int) -> float:
     """Append with so many threads to one topic each, and return the rate of all of them."""
@@ -14,7 +17,7 @@ def records_per_second(*, durability: str, threads: int, batches: int) -> float:
     with data_dir() as path, topics.open(path) as log:
         for number in range(threads):
             log.create(f"bench-{number}", durability=durability)
-            for _ in range(20):
+            for _ in range(max(1, WARM_UP // threads)):
                 log.append_json(f"bench-{number}", request)
 
         def work(number: int) -> None:
