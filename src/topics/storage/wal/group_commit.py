@@ -9,7 +9,7 @@ Keeps: the tickets of a topic are published in the order they were submitted; a 
 sync is published only after a sync that began after its write; after a failure nothing is
 published any more and every waiting ticket gets the error.
 
-A lone writer syncs at once on its own thread. Whoever comes while a sync runs writes and waits, so
+A lone writer syncs at once on its own thread. Whoever comes while a sync runs queues and waits, so
 under load the natural window is the sync itself. If one waits, he leads the next sync; for several
 the shard's own thread leads, again and again as long as somebody waits: nobody has to be woken
 between two syncs. A queue that fills up, or `pressure` (0..1) from above, widens the window on
@@ -247,7 +247,11 @@ class GroupCommit:
 
     def commit(self, ticket: Commitment) -> None:
         """Block until the ticket is published, leading a sync if nobody else does."""
-        if ticket.needs_sync and self._sync_lock.acquire(blocking=False):
+        if not ticket.needs_sync:
+            with self.lock:
+                finished = self.flush()
+            self.wake(finished, besides=ticket)
+        elif self._sync_lock.acquire(blocking=False):
             self._lead(ticket)
         else:
             self._follow(ticket)
@@ -255,20 +259,19 @@ class GroupCommit:
             ticket.result()
 
     def _follow(self, ticket: Commitment) -> None:
-        """Write, and wait until a leader is done with the ticket or wants its writer to lead."""
-        with self.lock:
-            finished = self.flush()
-            signal = None if ticket.done else threading.Lock()
-            ticket.signal = signal
-        if finished:
-            self.wake(finished, besides=ticket)
-        while signal is not None:
-            signal.acquire()  # free at first: the leader may have gone before it could know
-            if ticket.done:
-                return
+        """Wait until a leader is done with the ticket or wants its writer to lead.
+
+        Whoever syncs next also writes: many who write while a sync runs would all want the lock,
+        and whoever has synced would wait for them before the next sync begins.
+        """
+        signal = ticket.signal = threading.Lock()
+        signal.acquire()
+        while not ticket.done:
+            # At first too: the leader may have gone before it could know that somebody waits.
             if self._sync_lock.acquire(blocking=False):
                 self._lead(ticket)
                 return
+            signal.acquire()
 
     def sync_once(self) -> None:
         """Write what is queued, sync what is written, publish what waited for it."""
@@ -319,13 +322,15 @@ class GroupCommit:
             self._sync_lock.release()
         if not (len(finished) == 1 and finished[0] is leader):
             self.wake(finished, besides=leader)
-        if self._awaiting:  # whoever queues after this look finds the sync lock free
+        if self._awaiting or self._pending:  # who queues after this finds the sync lock free
             self._hand_on()
 
     def _hand_on(self) -> None:
         """Have one more sync made if somebody waits for it."""
         with self.lock:
             waiting = [ticket for ticket in self._awaiting if ticket.waiter or ticket.signal]
+            # A waiter writes what he has gathered when he has all of it, and asks for a sync then.
+            waiting += [ticket for ticket in self._pending if ticket.signal]
         if not waiting:
             return
         signal = waiting[0].signal
@@ -360,8 +365,9 @@ class GroupCommit:
             self.log.finish_sync(point)
             self.at_risk_records -= safe_records
             self.log.counters.sync_us.observe(self.last_sync_s * 1e6)
+            queued = len(self._pending)
             finished += self._publish_synced(covered)
-            if self._pending:
+            if len(self._pending) > queued:  # by publishing
                 finished += self.flush()
             return finished
 

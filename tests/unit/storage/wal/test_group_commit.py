@@ -9,7 +9,7 @@ import pytest
 
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly, Throttled
 from topics.storage.disk.disk import Buffer
-from topics.storage.wal.group_commit import QUICK_SYNCS_MIN, GroupCommit, Ticket
+from topics.storage.wal.group_commit import QUICK_SYNCS_MIN, Commitment, GroupCommit, Ticket
 from topics.storage.wal.log import Position, WalCounters, WalLog
 from topics.testing.manual_clock import ManualClock
 
@@ -205,8 +205,18 @@ def test_who_waits_for_a_sync_hears_of_a_failure_that_came_from_elsewhere(bench:
     assert bench.log.notes == ["write a", "abort a"]
 
 
+class Listener:
+    """Notes which tickets it was woken for."""
+
+    def __init__(self) -> None:
+        self.woken: list[Commitment] = []
+
+    def wake(self, tickets: list[Commitment]) -> None:
+        self.woken += tickets
+
+
 class Follower(threading.Thread):
-    """A writer on a thread of its own, which has written and waits."""
+    """A writer on a thread of its own, which waits."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         super().__init__(daemon=True)
@@ -236,7 +246,22 @@ def test_one_who_waits_leads_the_next_sync_himself(bench: Bench) -> None:
     followers[0].join(DEADLINE_S)
     assert followers[0].ticket.done
     assert not asked
-    assert bench.log.notes == ["write a", "write b", "sync", "publish a", "sync", "publish b"]
+    assert bench.log.notes == ["write a", "sync", "publish a", "write b", "sync", "publish b"]
+
+
+def test_what_a_waiter_still_gathers_is_left_to_him(bench: Bench) -> None:
+    waiter = Listener()
+    asked: list[str] = []
+
+    def gather() -> None:
+        ticket = Commitment([b"b"], frames=1, needs_sync=True, waiter=waiter)
+        with bench.commit.lock:
+            bench.commit.submit(ticket)
+
+    bench.commit.on_sync_due = lambda: asked.append("asked")
+    bench.log.during_sync = gather
+    bench.commit.commit(bench.submit("a"))
+    assert not asked
 
 
 def test_for_several_who_wait_the_thread_of_the_shard_leads(bench: Bench) -> None:
