@@ -47,6 +47,7 @@ def fill_and_kill(path: str, *, records: int, tags: int = 0, snapshot: bool) -> 
     command = [sys.executable, "-c", FILL, path, str(records), str(tags), mode]
     done = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == -9, f"the filling process ended with {done.returncode}"
+    os.sync()  # nothing that is measured waits for what was written here
 
 
 def recovery_seconds(path: str, *, records: int) -> float:
