@@ -16,6 +16,7 @@ from topics.api.error_response import encode_error
 from topics.api.head import Head
 from topics.engine.watch.convoy import Way
 from topics.errors import RequestError, TopicsError
+from topics.kernel import send_each
 from topics.model.whole_numbers import with_whole_numbers
 from topics.storage.disk.disk import Buffer
 
@@ -74,7 +75,11 @@ class Channel(Protocol):
         self, exchange: "Exchange", status: int, *, content_type: bytes, headers: bytes, body: bytes
     ) -> None: ...
 
-    def send_ok(self, exchange: "Exchange", body: bytes) -> None: ...
+    def pack_ok(self, exchange: "Exchange", body: bytes) -> tuple[int, bytes] | None:
+        """Return a small JSON answer and the socket it can go to now; None: it was sent."""
+
+    def send_rest(self, data: bytes) -> None:
+        """Send what the socket did not take of a packed answer."""
 
     def send_parts(
         self, exchange: "Exchange", parts: Sequence[Buffer], *, content_type: bytes = JSON
@@ -249,6 +254,8 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
     first = exchanges[0]
     seconds = app.clock.monotonic_s() - first.started_s
     answered = 0
+    packets: list[tuple[int, bytes]] = []
+    senders: list[Channel] = []
     for exchange, body in zip(exchanges, bodies, strict=True):
         if len(body) >= GZIP_MIN_BYTES:
             exchange.reply(200, body)
@@ -256,9 +263,14 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
             exchange.answered = True
             exchange.caller.requests -= 1
             answered += 1
-            exchange.channel.send_ok(exchange, body)
+            packet = exchange.channel.pack_ok(exchange, body)
+            if packet is not None:
+                packets.append(packet)
+                senders.append(exchange.channel)
             if seconds > app.slow_s:
                 app.request_log.slow(exchange, 200, seconds)
+    for index, taken in send_each(packets):
+        senders[index].send_rest(packets[index][1][taken:])
     app.metrics.latency_of(first.route, 200).observe(seconds * 1e6, times=answered)
 
 

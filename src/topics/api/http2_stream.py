@@ -64,8 +64,11 @@ class Http2Stream:
             self, status, [length, (b"content-type", content_type), *_pairs(headers)]
         )
 
-    def send_ok(self, exchange: Exchange, body: bytes) -> None:
+    def pack_ok(self, exchange: Exchange, body: bytes) -> None:
         self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
+
+    def send_rest(self, data: bytes) -> None:
+        raise AssertionError(f"{len(data)} bytes of an answer that was never packed")
 
     def send_parts(
         self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON

@@ -86,6 +86,7 @@ place_batch = _twin.place_batch
 project_records = _twin.project_records
 scan_frames = _twin.scan_frames
 send_all = _twin.send_all
+send_each = _twin.send_each
 shift_idx = _twin.shift_idx
 split_batch = _twin.split_batch
 stamp_batch = _twin.stamp_batch
@@ -145,6 +146,7 @@ __all__ = [
     "project_records",
     "scan_frames",
     "send_all",
+    "send_each",
     "shift_idx",
     "split_batch",
     "stamp_batch",

@@ -1,8 +1,10 @@
 """Plain writes on their shortest way, over sockets in memory and a real log."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +298,99 @@ def test_a_plain_write_waits_behind_one_that_waits_for_room(served: Served) -> N
     assert statuses(wire) == []  # with the others of its turn again
     app.turn()
     assert statuses(wire) == [200]
+
+
+class Socket:
+    """One end of a real socket in the place of a wire's."""
+
+    def __init__(self, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.mine, self.peer = socket.socketpair()
+        self.mine.settimeout(0)
+        self.peer.settimeout(0)
+        monkeypatch.setattr(wire.protocol, "_descriptor", self.mine.fileno())
+
+    def fill(self) -> None:
+        with suppress(BlockingIOError):
+            while True:
+                self.mine.send(b"x" * 1024)
+
+    def take(self) -> bytes:
+        try:
+            return self.peer.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+
+    def close(self) -> None:
+        self.mine.close()
+        self.peer.close()
+
+
+@pytest.fixture
+def wired(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[list[Wire], list[Socket]]]:
+    wires = [served.connect() for _ in range(3)]
+    for wire in wires:
+        wire.drain()
+    sockets = [Socket(wire, monkeypatch) for wire in wires]
+    yield wires, sockets
+    for one in sockets:
+        one.close()
+
+
+Wired = tuple[list[Wire], list[Socket]]
+
+
+def seqs(*sent: bytes) -> list[int]:
+    return [
+        msgspec.json.decode(answer.body)["first_seq"] for part in sent for answer in answers(part)
+    ]
+
+
+def test_the_answers_of_a_turn_go_straight_to_their_sockets(served: Served, wired: Wired) -> None:
+    wires, sockets = wired
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    assert [wire.take() for wire in wires] == [b"", b"", b""]
+    assert seqs(*[one.take() for one in sockets]) == [4, 5, 6]
+
+
+def test_what_a_full_socket_does_not_take_goes_behind_what_it_has(
+    served: Served, wired: Wired
+) -> None:
+    wires, sockets = wired
+    sockets[1].fill()
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    assert seqs(sockets[0].take(), wires[1].take(), sockets[2].take()) == [4, 5, 6]
+    assert (wires[0].take(), wires[2].take()) == (b"", b"")
+    assert set(sockets[1].take()) == set(b"x")
+
+
+def test_the_rest_of_an_answer_follows_its_beginning(
+    served: Served, wired: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wires, _ = wired
+
+    def send_ten(packets: list[tuple[int, bytes]]) -> list[tuple[int, int]]:
+        begun.extend(data[:10] for _, data in packets)
+        return [(n, 10) for n in range(len(packets))]
+
+    begun: list[bytes] = []
+    monkeypatch.setattr("topics.api.exchange.send_each", send_ten)
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    whole = [start + wire.take() for start, wire in zip(begun, wires, strict=True)]
+    assert seqs(*whole) == [4, 5, 6]
+
+
+def test_an_answer_goes_behind_what_is_still_on_its_way(served: Served, wired: Wired) -> None:
+    wires, sockets = wired
+    wires[0].write(b"before ")
+    ask(wires[0], WRITE)
+    served.app.turn()
+    assert sockets[0].take() == b""
+    assert wires[0].take().startswith(b"before HTTP/1.1 200")

@@ -53,7 +53,7 @@ class Wire:
         return self if name == "socket" else None
 
     def fileno(self) -> int:
-        return 77
+        return -1  # takes nothing
 
     def set_protocol(self, protocol: asyncio.Protocol) -> None:
         self.protocol = protocol

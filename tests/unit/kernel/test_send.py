@@ -1,4 +1,4 @@
-"""The same bytes to many sockets: who took how much, whatever state they are in."""
+"""The same bytes to many sockets, or to each its own: who took how much, in whatever state."""
 
 import socket
 from array import array
@@ -83,3 +83,52 @@ def test_nothing_is_sent_to_nobody(twin: ModuleType, pairs: list[Pair]) -> None:
 def test_what_cannot_be_sent_is_refused(twin: ModuleType, wanted: Any, data: Any) -> None:  # noqa: ANN401 - that is the point
     with pytest.raises(TypeError):
         twin.send_all(wanted, data)
+
+
+def packets(pairs: list[Pair]) -> list[tuple[int, bytes]]:
+    return [(mine.fileno(), b"news %d" % n) for n, (mine, _) in enumerate(pairs)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
+def test_each_gets_its_own_bytes_once(twin: ModuleType, pairs: list[Pair], count: int) -> None:
+    assert twin.send_each(packets(pairs[:count])) == []
+    assert [peer.recv(100) for _, peer in pairs[:count]] == [b"news %d" % n for n in range(count)]
+    for _, peer in pairs:
+        with pytest.raises(BlockingIOError):
+            peer.recv(1)
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_who_does_not_take_all_of_its_own_is_told(
+    twin: ModuleType, pairs: list[Pair], count: int
+) -> None:
+    wanted = packets(pairs[:count])
+    pairs[2][1].close()
+    large = b"y" * 50_000_000
+    wanted[3] = (wanted[3][0], large)
+    wanted[4] = (-1, b"news")
+    short = dict(twin.send_each(wanted))
+    assert set(short) == {2, 3, 4}
+    assert (short[2], short[4]) == (0, 0)
+    assert 0 < short[3] < len(large)
+    taken = 0
+    while taken < short[3]:
+        taken += len(pairs[3][1].recv(1 << 20))
+    with pytest.raises(BlockingIOError):
+        pairs[3][1].recv(1)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [[(-1, bytearray(b"x"))], [(-1, None)], [(-1, "x")], [("1", b"x")], [7], 7],
+)
+def test_packets_that_cannot_be_sent_are_refused(twin: ModuleType, wanted: Any) -> None:  # noqa: ANN401 - that is the point
+    with pytest.raises(TypeError):
+        twin.send_each(wanted)
+
+
+def test_nothing_was_sent_where_one_packet_is_refused(twin: ModuleType, pairs: list[Pair]) -> None:
+    with pytest.raises(TypeError):
+        twin.send_each([*packets(pairs[:1]), (1, "x")])
+    with pytest.raises(BlockingIOError):
+        pairs[0][1].recv(1)

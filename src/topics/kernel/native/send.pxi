@@ -1,4 +1,4 @@
-# The same bytes to many sockets.
+# The same bytes to many sockets, or to each its own.
 
 cdef extern from *:
     """
@@ -16,7 +16,7 @@ cdef enum:
     GIL_SENDS = 16
 
 
-cdef void send_each(
+cdef void send_same(
     const int* descriptors, Py_ssize_t count, const void* data, size_t size, Py_ssize_t* sent
 ) noexcept nogil:
     cdef Py_ssize_t i
@@ -35,10 +35,10 @@ cdef list send_viewed(Py_buffer* descriptors, Py_buffer* data):
         raise MemoryError
     try:
         if count < GIL_SENDS:
-            send_each(<const int*> descriptors.buf, count, data.buf, data.len, sent)
+            send_same(<const int*> descriptors.buf, count, data.buf, data.len, sent)
         else:
             with nogil:
-                send_each(<const int*> descriptors.buf, count, data.buf, data.len, sent)
+                send_same(<const int*> descriptors.buf, count, data.buf, data.len, sent)
         return [(i, sent[i]) for i in range(count) if sent[i] < data.len]
     finally:
         free(sent)
@@ -57,3 +57,47 @@ def send_all(descriptors, data):
             PyBuffer_Release(&view)
     finally:
         PyBuffer_Release(&wanted)
+
+
+cdef struct Packet:
+    int descriptor
+    const char* data
+    Py_ssize_t size
+    Py_ssize_t sent
+
+
+cdef void send_packets(Packet* packets, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef ssize_t done
+    for i in range(count):
+        done = send(packets[i].descriptor, packets[i].data, packets[i].size, SEND_FLAGS)
+        packets[i].sent = done if done > 0 else 0
+
+
+cdef int pack(Packet* packet, descriptor, data) except -1:
+    if not isinstance(data, bytes):
+        raise TypeError("what is sent are bytes")
+    packet.descriptor = descriptor
+    packet.data = PyBytes_AS_STRING(data)
+    packet.size = PyBytes_GET_SIZE(data)
+    return 0
+
+
+def send_each(packets):
+    cdef tuple kept = tuple(packets)  # whoever changes the list meanwhile frees nothing
+    cdef Py_ssize_t i, count = len(kept)
+    cdef Packet* given = <Packet*> malloc(count * sizeof(Packet) + 1)
+    if given == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            descriptor, data = kept[i]
+            pack(given + i, descriptor, data)
+        if count < GIL_SENDS:
+            send_packets(given, count)
+        else:
+            with nogil:
+                send_packets(given, count)
+        return [(i, given[i].sent) for i in range(count) if given[i].sent < given[i].size]
+    finally:
+        free(given)

@@ -19,7 +19,7 @@ from topics.kernel.pure.partition import fnv1a_32, format_places, place_batch, s
 from topics.kernel.pure.project import project_records
 from topics.kernel.pure.scan import find_frame, index_frames, scan_frames
 from topics.kernel.pure.segment import frames_to_segment, index_segment
-from topics.kernel.pure.send import send_all
+from topics.kernel.pure.send import send_all, send_each
 from topics.kernel.pure.stamp import stamp_batch
 from topics.kernel.pure.tags import (
     build_tag_run,
@@ -55,6 +55,7 @@ __all__ = [
     "project_records",
     "scan_frames",
     "send_all",
+    "send_each",
     "shift_idx",
     "split_batch",
     "stamp_batch",

@@ -1,7 +1,9 @@
-"""The same bytes to many sockets."""
+"""The same bytes to many sockets, or to each its own."""
 
 import socket
 from array import array
+from collections.abc import Sequence
+from operator import index
 
 from topics.kernel.layout import Buffer
 
@@ -16,7 +18,23 @@ def send_all(descriptors: "array[int]", data: Buffer) -> list[tuple[int, int]]:
         raise TypeError("descriptors are an array of type i")
     view = memoryview(data)
     sent = [_send(descriptor, view) for descriptor in descriptors]
-    return [(index, taken) for index, taken in enumerate(sent) if taken < len(view)]
+    return [(i, taken) for i, taken in enumerate(sent) if taken < len(view)]
+
+
+def send_each(packets: Sequence[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    """Send to each of these sockets, which do not block, its own bytes, once.
+
+    Returns the same as `send_all`.
+    """
+    for descriptor, data in packets:
+        index(descriptor)
+        if not isinstance(data, bytes):
+            raise TypeError("what is sent are bytes")
+    sent = [_send(descriptor, memoryview(data)) for descriptor, data in packets]
+    sizes = [len(data) for _, data in packets]
+    return [
+        (i, taken) for i, (taken, size) in enumerate(zip(sent, sizes, strict=True)) if taken < size
+    ]
 
 
 def _send(descriptor: int, data: memoryview) -> int:
