@@ -256,21 +256,23 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
     answered = 0
     packets: list[tuple[int, bytes]] = []
     senders: list[Channel] = []
-    for exchange, body in zip(exchanges, bodies, strict=True):
-        if len(body) >= GZIP_MIN_BYTES:
-            exchange.reply(200, body)
-        elif not exchange.answered:
-            exchange.answered = True
-            exchange.caller.requests -= 1
-            answered += 1
-            packet = exchange.channel.pack_ok(exchange, body)
-            if packet is not None:
-                packets.append(packet)
-                senders.append(exchange.channel)
-            if seconds > app.slow_s:
-                app.request_log.slow(exchange, 200, seconds)
-    for index, taken in send_each(packets):
-        senders[index].send_rest(packets[index][1][taken:])
+    try:
+        for exchange, body in zip(exchanges, bodies, strict=True):
+            if len(body) >= GZIP_MIN_BYTES:
+                exchange.reply(200, body)
+            elif not exchange.answered:
+                exchange.answered = True
+                exchange.caller.requests -= 1
+                answered += 1
+                packet = exchange.channel.pack_ok(exchange, body)
+                if packet is not None:
+                    packets.append(packet)
+                    senders.append(exchange.channel)
+                if seconds > app.slow_s:
+                    app.request_log.slow(exchange, 200, seconds)
+    finally:  # whoever was answered before a failure has nothing else to wait for
+        for index, taken in send_each(packets):
+            senders[index].send_rest(packets[index][1][taken:])
     app.metrics.latency_of(first.route, 200).observe(seconds * 1e6, times=answered)
 
 

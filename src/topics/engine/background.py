@@ -103,7 +103,12 @@ class Background:
     def stop(self) -> None:
         for shard in self._engine.shards:
             shard.commit.on_sync_due = None
-        for loop in [self._routers, *self.syncs, self._spares, self._segments, self._cold]:
+        for loop in [self._routers, *self.syncs]:
+            loop.stop()
+        for shard in self._engine.shards:
+            if shard.commit.queue_depth:
+                shard.commit.sync_once()  # for whoever asked a thread that had stopped
+        for loop in [self._spares, self._segments, self._cold]:
             loop.stop()
 
     def _loop(self, name: str, step: Callable[[], None], every_ms: int) -> Loop:
@@ -112,8 +117,8 @@ class Background:
     def _stop_writes(self, error: TopicsError) -> None:
         """Take no more writes: what a dead thread no longer does must not go unnoticed."""
         for shard in self._engine.shards:
-            with shard.lock:
-                shard.commit.log.fail(DiskFailed(str(error)))
+            shard.commit.on_sync_due = None
+            shard.commit.fail(DiskFailed(str(error)))
 
     def _sync_step(self, shard: Shard) -> Callable[[], None]:
         def step() -> None:

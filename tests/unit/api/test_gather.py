@@ -394,3 +394,19 @@ def test_an_answer_goes_behind_what_is_still_on_its_way(served: Served, wired: W
     served.app.turn()
     assert sockets[0].take() == b""
     assert wires[0].take().startswith(b"before HTTP/1.1 200")
+
+
+def test_who_was_answered_before_a_failure_hears_of_it(
+    served: Served, wired: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wires, sockets = wired
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(wires[1].protocol, "pack_ok", fail)
+    for wire in wires:
+        ask(wire, WRITE)
+    with suppress(ZeroDivisionError):
+        served.app.turn()
+    assert seqs(sockets[0].take()) == [4]

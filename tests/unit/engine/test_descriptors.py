@@ -55,8 +55,8 @@ def filled(path: Path) -> Log:
 
 def test_a_sealed_segment_has_no_open_files(tmp_path: Path) -> None:
     with filled(tmp_path):
-        names = [name for name in open_below(tmp_path) if "/seg-" in name]
-        assert [Path(name).suffix for name in sorted(names)] == [".data", ".idx"]
+        names = sorted(Path(name).name for name in open_below(tmp_path) if "/seg-" in name)
+        assert names == ["seg-0000000000000041.data", "seg-0000000000000041.idx"]
 
 
 def test_a_deleted_topic_has_no_open_files(tmp_path: Path) -> None:

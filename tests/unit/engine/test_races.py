@@ -2,20 +2,25 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.engine.place import Place
 
+import topics
 from topics.engine import maintenance
 from topics.engine.diff import Reading
 from topics.errors import DiskFull, TopicsError
+from topics.limits import KIB
 from topics.storage.segments.segment import Segment, View
 from topics.storage.wal.group_commit import Commitment, GroupCommit, Ticket
 from topics.storage.wal.log import SyncPoint
 from topics.testing.hostile_faults import FaultPlan
 
 HOUR_MS = 3_600_000
+DEADLINE_S = 10.0
 
 
 @pytest.fixture
@@ -225,3 +230,38 @@ def test_a_read_that_races_with_a_checkpoint_skips_nothing(
     page = place.log.diff("a")
     assert checkpoints
     assert [record.seq for record in page.records] == list(range(1, page.next_from_seq + 1))
+
+
+def test_writers_hear_of_it_when_the_thread_that_syncs_for_them_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = topics.open(str(tmp_path), wal_shards=1, wal_file_bytes=64 * KIB)
+    log.create("a", durability="fsync")
+    commit = log.engine.shards[0].commit
+    sync = commit._sync
+    heard: list[TopicsError] = []
+
+    def sync_unless_in_background() -> list[Commitment]:
+        if threading.current_thread().name.startswith("topics-sync"):
+            raise ZeroDivisionError
+        return sync()
+
+    def write() -> None:
+        try:
+            for _ in range(1_000):
+                log.append("a", [{"data": 1}])
+        except TopicsError as error:
+            heard.append(error)
+
+    monkeypatch.setattr(commit, "_sync", sync_unless_in_background)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    writers = [threading.Thread(target=write, daemon=True) for _ in range(6)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(DEADLINE_S)
+    assert len(heard) == 6
+    assert commit.queue_depth == 0
+    monkeypatch.undo()
+    with suppress(TopicsError):
+        log.close()

@@ -120,7 +120,17 @@ def test_who_does_not_take_all_of_its_own_is_told(
 
 @pytest.mark.parametrize(
     "wanted",
-    [[(-1, bytearray(b"x"))], [(-1, None)], [(-1, "x")], [("1", b"x")], [7], 7],
+    [
+        [(-1, bytearray(b"x"))],
+        [(-1, None)],
+        [(-1, "x")],
+        [("1", b"x")],
+        [(1.5, b"x")],
+        [[-1, b"x"]],
+        [None],
+        [7],
+        7,
+    ],
 )
 def test_packets_that_cannot_be_sent_are_refused(twin: ModuleType, wanted: Any) -> None:  # noqa: ANN401 - that is the point
     with pytest.raises(TypeError):
@@ -132,3 +142,9 @@ def test_nothing_was_sent_where_one_packet_is_refused(twin: ModuleType, pairs: l
         twin.send_each([*packets(pairs[:1]), (1, "x")])
     with pytest.raises(BlockingIOError):
         pairs[0][1].recv(1)
+
+
+@pytest.mark.parametrize("descriptor", [2**31, -(2**31) - 1, 2**70])
+def test_a_descriptor_has_32_bits(twin: ModuleType, descriptor: int) -> None:
+    with pytest.raises(OverflowError):
+        twin.send_each([(descriptor, b"x")])

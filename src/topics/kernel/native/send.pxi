@@ -75,23 +75,23 @@ cdef void send_packets(Packet* packets, Py_ssize_t count) noexcept nogil:
 
 
 cdef int pack(Packet* packet, descriptor, data) except -1:
+    packet.descriptor = PyNumber_Index(descriptor)
     if not isinstance(data, bytes):
         raise TypeError("what is sent are bytes")
-    packet.descriptor = descriptor
     packet.data = PyBytes_AS_STRING(data)
     packet.size = PyBytes_GET_SIZE(data)
     return 0
 
 
 def send_each(packets):
-    cdef tuple kept = tuple(packets)  # whoever changes the list meanwhile frees nothing
+    cdef tuple kept = tuple(packets)  # of tuples: whoever changes a list meanwhile frees nothing
     cdef Py_ssize_t i, count = len(kept)
     cdef Packet* given = <Packet*> malloc(count * sizeof(Packet) + 1)
     if given == NULL:
         raise MemoryError
     try:
         for i in range(count):
-            descriptor, data = kept[i]
+            descriptor, data = <tuple?> kept[i]
             pack(given + i, descriptor, data)
         if count < GIL_SENDS:
             send_packets(given, count)

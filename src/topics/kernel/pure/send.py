@@ -26,8 +26,12 @@ def send_each(packets: Sequence[tuple[int, bytes]]) -> list[tuple[int, int]]:
 
     Returns the same as `send_all`.
     """
-    for descriptor, data in packets:
-        index(descriptor)
+    for packet in packets:
+        if not isinstance(packet, tuple):
+            raise TypeError("a packet is a tuple of a descriptor and bytes")
+        descriptor, data = packet
+        if not -(1 << 31) <= index(descriptor) < 1 << 31:
+            raise OverflowError("a descriptor has 32 bits")
         if not isinstance(data, bytes):
             raise TypeError("what is sent are bytes")
     sent = [_send(descriptor, memoryview(data)) for descriptor, data in packets]

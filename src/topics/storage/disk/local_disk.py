@@ -266,7 +266,8 @@ class LocalDisk:
                 _sync_directory(str(root.parent))
 
     def _make_durable_directory(self, directory: str) -> None:
-        if directory == self._root or directory in self._durable_directories:
+        known = directory in self._durable_directories and Path(directory).is_dir()
+        if known or directory == self._root:
             return
         parent = os.path.dirname(directory)
         self._make_durable_directory(parent)

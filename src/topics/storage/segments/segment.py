@@ -410,7 +410,8 @@ class _ActiveFiles(_Files):
     def keep(self, data: DiskFile, idx: DiskFile) -> None:
         """Use files that are open already."""
         self._data, self._idx_file = data, idx
-        self._segment.maps.opened(self)
+        for _ in (data, idx):
+            self._segment.maps.opened(self)
 
     @property
     def data_file(self) -> DiskFile:

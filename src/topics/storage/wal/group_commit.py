@@ -145,6 +145,8 @@ class GroupCommit:
         self._window_us = window_us
         self._pending: list[Commitment] = []
         self._pending_bytes = 0
+        self.queue_depth = 0
+        """Submitted and not done, also in the middle of a write: exact without the lock."""
         self._awaiting: deque[Commitment] = deque()
         self._awaiting_bytes = 0
         self._sync_lock = threading.Lock()
@@ -167,8 +169,8 @@ class GroupCommit:
         """Queue a batch; its seqs are taken, so after this it is written or aborted."""
         self._pending.append(ticket)
         self._pending_bytes += ticket.size
-        depth = len(self._pending) + len(self._awaiting)
-        self.queue_depth_peak = max(self.queue_depth_peak, depth)
+        self.queue_depth += 1
+        self.queue_depth_peak = max(self.queue_depth_peak, self.queue_depth)
 
     def admit(self, size: int) -> None:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
@@ -237,11 +239,8 @@ class GroupCommit:
 
     @property
     def _load(self) -> float:
-        return max(self.pressure, self._awaiting_bytes / self._queue_bytes)
-
-    @property
-    def queue_depth(self) -> int:
-        return len(self._pending) + len(self._awaiting)
+        waiting_bytes = self._pending_bytes + self._awaiting_bytes
+        return max(self.pressure, waiting_bytes / self._queue_bytes)
 
     # Without the lock.
 
@@ -280,10 +279,8 @@ class GroupCommit:
 
     def ask_sync(self) -> None:
         """Have a sync made soon."""
-        if self.on_sync_due is None:
-            self.sync_once()
-        else:
-            self.on_sync_due()
+        have_synced = self.on_sync_due or self.sync_once  # read once: it goes when a log closes
+        have_synced()
 
     def wake(self, finished: list[Commitment], *, besides: Commitment | None = None) -> None:
         """Tell the writers of finished tickets, each kind of waiter once."""
@@ -301,12 +298,19 @@ class GroupCommit:
         with self.lock:
             self._closing = True
 
+    def fail(self, error: DiskFailed) -> None:
+        """Take no more writes; whoever still waits hears why."""
+        with self.lock:
+            self.log.fail(error)
+            finished = self._fail(self._drain(), error)
+        self.wake(finished)
+
     def close(self) -> None:
         """Close the log; whoever still waits for it hears so."""
         with self.lock:
             self._closing = True
-            left, self._pending = [*self._drain_awaiting(), *self._pending], []
-            finished = self._fail(left, Closed("the log was closed before the write was safe"))
+            error = Closed("the log was closed before the write was safe")
+            finished = self._fail(self._drain(), error)
             self.log.close()
         self.wake(finished)
 
@@ -322,7 +326,7 @@ class GroupCommit:
             self._sync_lock.release()
         if not (len(finished) == 1 and finished[0] is leader):
             self.wake(finished, besides=leader)
-        if self._awaiting or self._pending:  # who queues after this finds the sync lock free
+        if self.queue_depth:  # whoever queues after this look finds the sync lock free
             self._hand_on()
 
     def _hand_on(self) -> None:
@@ -356,9 +360,7 @@ class GroupCommit:
             with self.lock:
                 self.log.fail(error)
                 # What came meanwhile is undone first: it was built on what has failed now.
-                left, self._pending = [*self._drain_awaiting(), *self._pending], []
-                self._pending_bytes = 0
-                return [*finished, *self._fail(left, error)]
+                return [*finished, *self._fail(self._drain(), error)]
         self.last_sync_s = self._clock.monotonic_s() - started_s
         self._quick_syncs = self._quick_syncs + 1 if self.last_sync_s < QUICK_SYNC_S else 0
         with self.lock:
@@ -414,7 +416,15 @@ class GroupCommit:
             # On the log, but not wholly in its segments: only a restart can finish it.
             self.log.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
             ticket.error = error
-        ticket.done = True
+        except Exception as bug:  # noqa: BLE001 - others wait for this thread to go on
+            ticket.error = DiskFailed(f"could not be published: {bug!r}")
+            ticket.error.__cause__ = bug
+            self.log.fail(ticket.error)
+        self._end(ticket)
+
+    def _drain(self) -> list[Commitment]:
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        return [*self._drain_awaiting(), *pending]
 
     def _drain_awaiting(self) -> list[Commitment]:
         drained = list(self._awaiting)
@@ -427,8 +437,12 @@ class GroupCommit:
             ticket.buffers = ()
             ticket.error = error
             ticket.abort()
-            ticket.done = True
+            self._end(ticket)
         return tickets
+
+    def _end(self, ticket: Commitment) -> None:
+        self.queue_depth -= 1
+        ticket.done = True
 
 
 def _signal(signal: threading.Lock) -> None:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def test_make_dir_syncs_the_parent_of_each_new_directory(
     disk.make_dir("one")
     disk.make_dir("one/two/three")
     assert synced_directories == ["root", "one", "two"]
+
+
+def test_make_dir_makes_a_directory_again_that_somebody_removed(
+    disk: LocalDisk, tmp_path: Path
+) -> None:
+    disk.make_dir("one/two")
+    shutil.rmtree(next(tmp_path.rglob("one")))
+    disk.make_dir("one/two")
+    disk.create("one/two/file").close()
 
 
 def test_make_dir_syncs_once_what_another_process_may_have_left_unsynced(

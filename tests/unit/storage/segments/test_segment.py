@@ -8,6 +8,7 @@ from topics.errors import CorruptData
 from topics.kernel import frames_to_segment, stamp_batch
 from topics.limits import Limits
 from topics.storage.disk import paths
+from topics.storage.disk.open_maps import OpenMaps
 from topics.storage.segments.rewrite import Rewrite
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.store import FolderStore
@@ -188,3 +189,14 @@ def test_a_folder_store_keeps_a_pair_whole_and_by_name(disk: HostileDisk) -> Non
     store.remove(TOPIC_ID, 1)
     assert store.list(TOPIC_ID) == []
     store.remove_topic(TOPIC_ID)
+
+
+def test_both_files_of_a_new_segment_count_as_open() -> None:
+    stores = Stores(HostileDisk(), cold=None)
+    stores.maps = OpenMaps(most=3)
+    first, second = [stores.new_segment(TOPIC_ID, seq, durable=True) for seq in (1, 11)]
+    first.create_files()
+    assert first._active is not None
+    assert first._active._data is not None
+    second.create_files()
+    assert first._active._data is None

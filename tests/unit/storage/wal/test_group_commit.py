@@ -30,6 +30,7 @@ class NotedLog:
         self.fail_write: DiskFailed | None = None
         self.fail_sync: DiskFailed | None = None
         self.during_sync: Callable[[], None] = lambda: None
+        self.during_write: Callable[[], None] = lambda: None
 
     def check_writable(self) -> None:
         if self.failed is not None:
@@ -42,6 +43,7 @@ class NotedLog:
                 self.fail(self.fail_write)
             raise self.fail_write
         assert frames > 0
+        self.during_write()
         self.notes.append("write " + b"+".join(bytes(b) for b in batches).decode())
         self.position = Position(1, self.position.offset + size)
 
@@ -216,7 +218,7 @@ class Listener:
 
 
 class Follower(threading.Thread):
-    """A writer on a thread of its own, which waits."""
+    """A writer on a thread of its own, which waits as long as somebody else syncs."""
 
     def __init__(self, bench: Bench, name: str) -> None:
         super().__init__(daemon=True)
@@ -298,6 +300,76 @@ def test_who_was_told_to_lead_and_came_late_waits_for_whoever_leads(bench: Bench
     bench.commit.sync_once()
     follower.join(DEADLINE_S)
     assert follower.ticket.done
+
+
+def test_who_is_being_written_by_somebody_else_is_not_forgotten(bench: Bench) -> None:
+    followers: list[Follower] = []
+    writing, looked = threading.Event(), threading.Event()
+    wake = bench.commit.wake
+
+    def follow() -> None:
+        bench.log.during_sync = lambda: None
+        followers.append(Follower(bench, "b"))
+
+    def hold_up() -> None:
+        bench.log.during_write = lambda: None
+        writing.set()
+        looked.wait(0.05)  # the leader looks meanwhile, and has to wait for the lock
+
+    def write_beside(finished: list[Commitment], *, besides: Commitment | None = None) -> None:
+        """Between the leader's sync and its look somebody writes what needs no sync."""
+        bench.commit.wake = wake  # type: ignore[method-assign]
+        bench.log.during_write = hold_up
+        ticket = bench.submit("f", needs_sync=False)
+        threading.Thread(target=bench.commit.commit, args=(ticket,), daemon=True).start()
+        assert writing.wait(DEADLINE_S)
+        wake(finished, besides=besides)
+
+    bench.log.during_sync = follow
+    bench.commit.wake = write_beside  # type: ignore[method-assign]
+    bench.submit("first")
+    bench.commit.commit(bench.submit("a"))
+    followers[0].join(DEADLINE_S)
+    assert followers[0].ticket.done
+    assert "write b+f" in bench.log.notes
+    assert bench.commit.queue_depth == 0
+
+
+def test_what_is_being_written_still_waits(bench: Bench) -> None:
+    seen: list[int] = []
+    bench.log.during_write = lambda: seen.append(bench.commit.queue_depth)
+    bench.submit("a")
+    bench.commit.commit(bench.submit("b"))
+    assert seen == [2]
+    assert (bench.commit.queue_depth, bench.commit.queue_depth_peak) == (0, 2)
+
+
+def test_a_queue_that_fills_up_widens_the_window() -> None:
+    bench = Bench(queue_bytes=10)
+    bench.submit("aaaa")
+    bench.commit.commit(bench.submit("bbbb"))
+    assert bench.clock.monotonic_s() > 0
+
+
+def test_a_bug_in_a_publication_ends_the_log_and_leaves_nobody_waiting(bench: Bench) -> None:
+    def divide() -> None:
+        raise ZeroDivisionError("by zero")
+
+    with bench.commit.lock:
+        broken = Ticket([b"x"], frames=1, needs_sync=True, publish=divide)
+        bench.commit.submit(broken)
+    bench.commit.commit(bench.submit("a"))  # safe on the log, and published
+    with pytest.raises(DiskFailed, match="by zero"):
+        broken.result()
+    assert isinstance(bench.log.failed, DiskFailed)
+    assert bench.commit.queue_depth == 0
+
+
+def test_the_thread_that_syncs_may_go_while_it_is_asked(bench: Bench) -> None:
+    bench.commit.on_sync_due = None
+    waiting = bench.submit("a")
+    bench.commit.ask_sync()
+    assert waiting.done
 
 
 def test_a_failed_write_takes_those_along_that_wait_for_a_sync(bench: Bench) -> None:
