@@ -451,6 +451,23 @@ def test_many_writers_share_syncs_and_are_published_in_the_order_of_submission()
     assert len(published) == 160
 
 
+def test_writers_with_and_without_a_sync_all_end() -> None:
+    bench = Bench()
+    bench.log.during_sync = bench.log.during_write = lambda: time.sleep(0.0001)
+
+    def write(writer: int) -> None:
+        for i in range(60):
+            bench.commit.commit(bench.submit(f"{writer}.{i}", needs_sync=writer % 2 == 0))
+
+    threads = [threading.Thread(target=write, args=(writer,), daemon=True) for writer in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "a writer was never woken"
+    assert bench.commit.queue_depth == 0
+
+
 def test_a_sync_is_called_quick_after_several_quick_ones_and_never_under_pressure(
     bench: Bench,
 ) -> None:
