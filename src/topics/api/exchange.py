@@ -249,6 +249,10 @@ class Exchange:
         return False
 
 
+PACKETS_MIN = 8
+"""So many answers are worth a call; fewer leave at the end of the turn, after news for watchers."""
+
+
 def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]) -> None:
     """Answer the small writes of one turn: what `reply` does to each, for the hot path."""
     first = exchanges[0]
@@ -271,7 +275,8 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
                 if seconds > app.slow_s:
                     app.request_log.slow(exchange, 200, seconds)
     finally:  # whoever was answered before a failure has nothing else to wait for
-        for index, taken in send_each(packets):
+        few = len(packets) < PACKETS_MIN
+        for index, taken in [(n, 0) for n in range(len(packets))] if few else send_each(packets):
             senders[index].send_rest(packets[index][1][taken:])
     app.metrics.latency_of(first.route, 200).observe(seconds * 1e6, times=answered)
 

@@ -14,6 +14,7 @@ from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HeldApp, Wire, answers, connect, post
 
 from topics.aio import AsyncLog
+from topics.api import exchange
 from topics.errors import Throttled
 
 DEADLINE_S = 10.0
@@ -329,6 +330,7 @@ class Socket:
 def wired(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[list[Wire], list[Socket]]]:
+    monkeypatch.setattr(exchange, "PACKETS_MIN", 1)
     wires = [served.connect() for _ in range(3)]
     for wire in wires:
         wire.drain()
@@ -354,6 +356,18 @@ def test_the_answers_of_a_turn_go_straight_to_their_sockets(served: Served, wire
     served.app.turn()
     assert [wire.take() for wire in wires] == [b"", b"", b""]
     assert seqs(*[one.take() for one in sockets]) == [4, 5, 6]
+
+
+def test_few_answers_leave_with_the_turn(
+    served: Served, wired: Wired, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "PACKETS_MIN", 4)
+    wires, sockets = wired
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+    assert [one.take() for one in sockets] == [b"", b"", b""]
+    assert seqs(*[wire.take() for wire in wires]) == [4, 5, 6]
 
 
 def test_what_a_full_socket_does_not_take_goes_behind_what_it_has(
