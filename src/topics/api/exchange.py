@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JSON = b"application/json"
 GZIP_MIN_BYTES = 1024
+PACKETS_MIN = 8
+"""So many answers are worth a call; fewer leave at the end of the turn, after news for watchers."""
 UNCOPIED_MIN_BYTES = 32 * 1024
 
 
@@ -247,10 +249,6 @@ class Exchange:
             if coding.strip().lower() == "gzip":
                 return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
         return False
-
-
-PACKETS_MIN = 8
-"""So many answers are worth a call; fewer leave at the end of the turn, after news for watchers."""
 
 
 def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]) -> None:
