@@ -44,8 +44,8 @@ class Http1Connection(asyncio.Protocol):
         self._head_bytes = 0
         """Of the last head: the next is most often as long, and remembered."""
         self._transport: asyncio.Transport | None = None
-        self._descriptor = -1
-        """Of its socket: open until the connection is lost."""
+        self.descriptor = -1
+        """Of its socket: open until the connection is lost, and hears so first."""
         self._buffer: bytes | bytearray = b""
         self._head: Head | None = None
         """Read, while its body is still to come."""
@@ -78,7 +78,7 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
-        self._descriptor = transport.get_extra_info("socket").fileno()
+        self.descriptor = transport.get_extra_info("socket").fileno()
         self._app.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
@@ -380,7 +380,7 @@ class Http1Connection(asyncio.Protocol):
             self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
             return None
         waiting.clear()
-        return self._descriptor, (app.ok_heads.get(len(body)) or app.make_ok_head(len(body))) + body
+        return self.descriptor, (app.ok_heads.get(len(body)) or app.make_ok_head(len(body))) + body
 
     def send_rest(self, data: bytes) -> None:
         """Send what the socket did not take of an answer."""

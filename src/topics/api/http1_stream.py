@@ -40,7 +40,6 @@ class Http1Stream:
         """The way out between the start and the end of this answer."""
         self.sent_bytes = 0
         self.seat: Seat | None = None
-        self.descriptor = -1
         self._early: list[bytes] | None = []
         """Frames written before it is this answer's turn."""
         self._closed = False
@@ -82,11 +81,11 @@ class Http1Stream:
         transport = self._transport
         if transport is None or not self._chunked or transport.get_write_buffer_size():
             return None
-        socket = transport.get_extra_info("socket")
-        if socket is None:
-            return None
-        self.descriptor = socket.fileno()  # open until the connection is lost, and hears so first
         return self
+
+    @property
+    def descriptor(self) -> int:
+        return self._connection.descriptor
 
     def pack(self, frame: bytes) -> bytes:
         return _chunk(frame)

@@ -308,7 +308,7 @@ class Socket:
         self.mine, self.peer = socket.socketpair()
         self.mine.settimeout(0)
         self.peer.settimeout(0)
-        monkeypatch.setattr(wire.protocol, "_descriptor", self.mine.fileno())
+        monkeypatch.setattr(wire.protocol, "descriptor", self.mine.fileno())
 
     def fill(self) -> None:
         with suppress(BlockingIOError):
@@ -327,9 +327,7 @@ class Socket:
 
 
 @pytest.fixture
-def wired(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[list[Wire], list[Socket]]]:
+def wired(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator["Wired"]:
     monkeypatch.setattr(exchange, "PACKETS_MIN", 1)
     wires = [served.connect() for _ in range(3)]
     for wire in wires:
@@ -343,6 +341,13 @@ def wired(
 Wired = tuple[list[Wire], list[Socket]]
 
 
+def write_on(served: Served, wires: list[Wire]) -> None:
+    """Write on all of them, in one turn."""
+    for wire in wires:
+        ask(wire, WRITE)
+    served.app.turn()
+
+
 def seqs(*sent: bytes) -> list[int]:
     return [
         msgspec.json.decode(answer.body)["first_seq"] for part in sent for answer in answers(part)
@@ -351,9 +356,7 @@ def seqs(*sent: bytes) -> list[int]:
 
 def test_the_answers_of_a_turn_go_straight_to_their_sockets(served: Served, wired: Wired) -> None:
     wires, sockets = wired
-    for wire in wires:
-        ask(wire, WRITE)
-    served.app.turn()
+    write_on(served, wires)
     assert [wire.take() for wire in wires] == [b"", b"", b""]
     assert seqs(*[one.take() for one in sockets]) == [4, 5, 6]
 
@@ -363,9 +366,7 @@ def test_few_answers_leave_with_the_turn(
 ) -> None:
     monkeypatch.setattr(exchange, "PACKETS_MIN", 4)
     wires, sockets = wired
-    for wire in wires:
-        ask(wire, WRITE)
-    served.app.turn()
+    write_on(served, wires)
     assert [one.take() for one in sockets] == [b"", b"", b""]
     assert seqs(*[wire.take() for wire in wires]) == [4, 5, 6]
 
@@ -375,9 +376,7 @@ def test_what_a_full_socket_does_not_take_goes_behind_what_it_has(
 ) -> None:
     wires, sockets = wired
     sockets[1].fill()
-    for wire in wires:
-        ask(wire, WRITE)
-    served.app.turn()
+    write_on(served, wires)
     assert seqs(sockets[0].take(), wires[1].take(), sockets[2].take()) == [4, 5, 6]
     assert (wires[0].take(), wires[2].take()) == (b"", b"")
     assert set(sockets[1].take()) == set(b"x")
@@ -394,9 +393,7 @@ def test_the_rest_of_an_answer_follows_its_beginning(
 
     begun: list[bytes] = []
     monkeypatch.setattr("topics.api.exchange.send_each", send_ten)
-    for wire in wires:
-        ask(wire, WRITE)
-    served.app.turn()
+    write_on(served, wires)
     whole = [start + wire.take() for start, wire in zip(begun, wires, strict=True)]
     assert seqs(*whole) == [4, 5, 6]
 
@@ -419,8 +416,6 @@ def test_who_was_answered_before_a_failure_hears_of_it(
         raise ZeroDivisionError
 
     monkeypatch.setattr(wires[1].protocol, "pack_ok", fail)
-    for wire in wires:
-        ask(wire, WRITE)
     with suppress(ZeroDivisionError):
-        served.app.turn()
+        write_on(served, wires)
     assert seqs(sockets[0].take()) == [4]
