@@ -88,6 +88,8 @@ class Background:
             shard.commit.on_sync_due = loop.ask
         step_ms = min(SEGMENT_STEP_MS, config.checkpoint_ms)
         self._spares = self._loop("topics-spare", self._spare_step, SPARE_STEP_MS)
+        for shard in engine.shards:
+            shard.commit.log.on_spare_due = self._spares.ask
         self._segments = self._loop("topics-segments", self._segment_step, step_ms)
         self._cold = self._loop("topics-cold", self._cold_step, config.checkpoint_ms)
         self._routers = self._loop("topics-routers", self._router_step, ROUTER_STEP_MS)
@@ -147,9 +149,15 @@ class Background:
                 self._snapshot_bytes = self._wal_bytes()
                 engine.snapshot()
                 engine.maintain()
-        elif now_s >= self._checkpoint_due_s or engine.tail_bytes >= config.checkpoint_bytes:
+        elif (
+            now_s >= self._checkpoint_due_s
+            or engine.tail_bytes >= config.checkpoint_bytes
+            or engine.is_behind
+        ):
             self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
             self._checkpoint_step()
+        if engine.is_behind:  # so much has come meanwhile: without a rest
+            self._segments.ask()
 
     def _checkpoint_step(self) -> None:
         engine = self._engine

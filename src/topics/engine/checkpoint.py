@@ -154,8 +154,10 @@ class _Piece:
         self._stretches, self._added_count, self._added_bytes = [], 0, 0
 
     def finish(self) -> None:
+        """Write the rest, and let the disk begin with it while the next piece is converted."""
         self.settle()
         self.segment.write_entries(self.segment.count, self.entries)
+        self.segment.start_sync()
 
 
 class _Absorption:
@@ -186,8 +188,8 @@ class _Absorption:
                 self._copy(chunk)
             else:
                 self.skipped = True
-        for piece in self._pieces:
-            piece.finish()
+        if self._pieces:
+            self._pieces[-1].finish()
 
     def sync(self) -> None:
         segments = {*self._flagged, *(piece.segment for piece in self._pieces)}
@@ -253,6 +255,8 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
+        if self._pieces:
+            self._pieces[-1].finish()
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
         self._pieces.append(_Piece(segment, is_new=True))
         segment.create_files()  # noted first, so that a full disk can take it back

@@ -568,6 +568,11 @@ class Engine:
         """Return how much of the WAL no segment holds yet."""
         return sum([shard.tail_bytes for shard in self.shards])
 
+    @property
+    def is_behind(self) -> bool:
+        """Tell whether segments have to hurry, or writers will wait for room."""
+        return self.tail_bytes >= self.config.tail_cache_bytes // 2
+
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what comes after a cursor; what routers still have to bring is brought first."""
         if topic.link is not None:

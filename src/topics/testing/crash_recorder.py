@@ -48,6 +48,7 @@ class RecordingFile:
         self.read_at = file.read_at
         self.size = file.size
         self.close = file.close
+        self.start_sync = file.start_sync
 
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._before_call()

@@ -97,6 +97,9 @@ class _FullFile:
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 
+    def start_sync(self) -> None:
+        self._file.start_sync()
+
     def sync_data(self) -> None:
         self._file.sync_data()
 

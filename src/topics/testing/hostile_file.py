@@ -53,6 +53,9 @@ class HostileFile:
             inode = self._open_inode or self._refuse()
             inode.resize(size)
 
+    def start_sync(self) -> None:
+        """Promise nothing: any cut may keep or lose what is not synced, begun or not."""
+
     def sync_data(self) -> None:
         calls = self._calls
         with calls.lock:

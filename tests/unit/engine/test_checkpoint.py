@@ -6,7 +6,8 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 
 from topics.engine import checkpoint
-from topics.kernel import frames_to_segment
+from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment
+from topics.storage.segments.segment import Segment
 
 
 def segments_of(place: Place) -> list[tuple[int, int, int, bool]]:
@@ -68,3 +69,25 @@ def test_a_record_deleted_before_its_chunk_is_converted_is_deleted_in_the_segmen
     assert seqs_of(place.log.diff("t")) == list(range(4, 13))
     place.kill()
     assert seqs_of(place.log.diff("t")) == list(range(4, 13))
+
+
+def test_the_disk_begins_with_a_segment_before_the_next_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = filled([10] * 6, segment_max_events=4)
+    done: list[str] = []
+    start_sync, create_files = Segment.start_sync, Segment.create_files
+
+    def note_start(segment: Segment) -> None:
+        assert segment.disk.size(segment.idx_path) == 4 * IDX_ENTRY_BYTES, "all of it is written"
+        done.append(f"start {segment.first_seq}")
+        start_sync(segment)
+
+    def note_create(segment: Segment) -> None:
+        done.append(f"create {segment.first_seq}")
+        create_files(segment)
+
+    monkeypatch.setattr(Segment, "start_sync", note_start)
+    monkeypatch.setattr(Segment, "create_files", note_create)
+    place.log.engine.checkpoint()
+    assert done == ["create 1", "start 1", "create 5", "start 5", "create 9", "start 9"]

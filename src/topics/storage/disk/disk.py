@@ -33,6 +33,12 @@ class DiskFile(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def start_sync(self) -> None:
+        """Have the device begin with what was written, so that `sync_data` has less to wait for.
+
+        A hint: nothing is promised, and nothing can fail.
+        """
+
     def sync_data(self) -> None: ...
 
     def close(self) -> None: ...

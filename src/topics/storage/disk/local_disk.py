@@ -34,6 +34,12 @@ _STATX_BYTES: Final = 256
 _STX_MASK: Final = slice(0, 4)
 _STX_MNT_ID: Final = slice(144, 152)
 
+# sync_file_range(2), by ctypes too. Begun alone it takes no error away from a later fdatasync.
+_SYNC_FILE_RANGE_WRITE: Final = 2
+_sync_file_range: Final = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
 
 @lru_cache(maxsize=4096)
 def parse_path(path: str) -> str:
@@ -105,6 +111,10 @@ class LocalFile:
     def truncate(self, size: int) -> None:
         with _os_errors_of(self._path):
             os.ftruncate(self._fd, size)
+
+    def start_sync(self) -> None:
+        if _sync_file_range is not None:
+            _sync_file_range(self._fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def sync_data(self) -> None:
         try:

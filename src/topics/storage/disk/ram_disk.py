@@ -105,6 +105,9 @@ class RamFile:
     def truncate(self, size: int) -> None:
         self._content.resize(size)
 
+    def start_sync(self) -> None:
+        """Do nothing, as `sync_data`."""
+
     def sync_data(self) -> None:
         """Do nothing: memory has no later."""
         assert self._content is not None

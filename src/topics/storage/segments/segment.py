@@ -215,6 +215,12 @@ class Segment:
         self.data_bytes += data_bytes
         self.count += stop
 
+    def start_sync(self) -> None:
+        """Let the disk begin with what was just written; `sync` waits for it."""
+        assert self._active is not None
+        self._active.data_file.start_sync()
+        self._active.idx_file.start_sync()
+
     def sync(self) -> None:
         """Make frames and delete flags durable."""
         if self._active is not None:

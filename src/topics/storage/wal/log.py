@@ -6,7 +6,7 @@ finished sync starts with a SyncMark that names how far the log was synced; a ba
 files. Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
 from topics.storage.wal.frame import encode_sync_mark
 
-RECYCLED = f"recycled{paths.TEMPORARY_SUFFIX}"
+RECYCLED_MAX = 2
+"""Kept of the files that one trim finds, which under load are several."""
 _ZEROS = bytes(1 << 20)
 JOINED_BYTES_MAX = 4096
 """So few bytes are sooner copied behind their SyncMark than handed to the kernel beside it.
@@ -69,6 +70,8 @@ class WalLog:
         self._unsynced: list[DiskFile] = []
         self.failed: DiskFailed | None = None
         self.counters = WalCounters()
+        self.on_spare_due: Callable[[], None] | None = None
+        """Called after a rotation: whoever prepares spares need not look for it."""
         self._maps: dict[int, memoryview] = {}
         self._closed = False
         self._file = self._open_next_file(0)
@@ -167,10 +170,10 @@ class WalLog:
         numbers = list_wal_files(self._disk, self.directory)
         gone = [n for n, following in pairwise(numbers) if following <= upto.file]
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
-        recycled = f"{self.directory}/{RECYCLED}"
+        free = [place for place in self._recycled_places() if not self._disk.exists(place)]
         for name in names:
-            if self._disk.size(name) == self._file_bytes and not self._disk.exists(recycled):
-                self._disk.rename(name, recycled)
+            if free and self._disk.size(name) == self._file_bytes:
+                self._disk.rename(name, free.pop())
             else:
                 self._disk.unlink(name)
         return names
@@ -186,6 +189,8 @@ class WalLog:
         self._file = following
         self.position = Position(self._next_frame, 0)
         self.counters.rotations += 1
+        if self.on_spare_due is not None:
+            self.on_spare_due()
 
     def _open_next_file(self, size: int) -> DiskFile:
         """Give the spare, or a new file, the next name.
@@ -216,8 +221,8 @@ class WalLog:
 
         Overwriting blocks that were written before spares each later sync their allocation.
         """
-        recycled = f"{self.directory}/{RECYCLED}"
-        if not self._disk.exists(recycled):
+        recycled = next(filter(self._disk.exists, self._recycled_places()), None)
+        if recycled is None:
             return False
         self._disk.rename(recycled, path)
         self._disk.sync_dir(self.directory)
@@ -227,6 +232,10 @@ class WalLog:
         file.sync_data()
         file.close()
         return True
+
+    def _recycled_places(self) -> list[str]:
+        places = (f"recycled-{n}{paths.TEMPORARY_SUFFIX}" for n in range(RECYCLED_MAX))
+        return [f"{self.directory}/{place}" for place in places]
 
     def _allocate(self, path: str, size: int) -> None:
         file = self._disk.create(path)

@@ -97,6 +97,18 @@ def test_syncs_of_what_is_there_succeed(disk: Disk) -> None:
     disk.sync_dir("")
 
 
+def test_a_sync_that_was_only_begun_changes_nothing_that_is_read(disk: Disk) -> None:
+    file = disk.create("a")
+    file.start_sync()
+    file.write_at(0, [b"written"])
+    file.start_sync()
+    assert disk.read("a") == b"written"
+    file.sync_data()
+    assert disk.read("a") == b"written"
+    file.close()
+    file.start_sync()  # a hint: it cannot fail
+
+
 def test_a_directory_that_is_missing_cannot_be_synced(disk: Disk) -> None:
     with pytest.raises(FileMissing):
         disk.sync_dir("nowhere")

@@ -174,3 +174,19 @@ def test_trim_removes_only_files_that_end_before_the_place(disk: HostileDisk) ->
     assert list_wal_files(disk, "wal") == [2, 3]
     log.trim(Position(3, 5_000))
     assert list_wal_files(disk, "wal") == [3], "the active file always stays"
+
+
+def test_some_of_the_files_of_a_trim_become_spares_and_the_others_go(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    for _ in range(8):
+        write(log, frame_of(3_000))
+    log.trim(Position(8, 0))
+
+    def recycled() -> list[str]:
+        return [name for name in disk.list("wal") if name.startswith("recycled")]
+
+    for left in (2, 1, 0):
+        assert len(recycled()) == left
+        log.prepare_spare()
+        assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+        disk.unlink("wal/" + paths.SPARE_WAL)

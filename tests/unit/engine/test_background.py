@@ -1,0 +1,106 @@
+"""When the threads of an engine make their steps: here they make none of their own."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.unit.engine.place import Place
+
+from topics.engine import background
+from topics.engine.background import Background
+from topics.errors import TopicsError
+from topics.limits import KIB, MIB
+
+
+class StoppedLoop:
+    """Counts how often it is asked, and leaves its steps to the test."""
+
+    made: dict[str, "StoppedLoop"]
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], None],
+        *,
+        every_ms: int,
+        on_bug: Callable[[TopicsError], None],
+    ) -> None:
+        assert every_ms > 0
+        assert callable(on_bug)
+        self.step = step
+        self.asked = 0
+        self.last_error: TopicsError | None = None
+        self.made[name] = self
+
+    def ask(self) -> None:
+        self.asked += 1
+
+    def stop(self) -> None: ...
+
+
+@pytest.fixture
+def loops(monkeypatch: pytest.MonkeyPatch) -> dict[str, StoppedLoop]:
+    StoppedLoop.made = {}
+    monkeypatch.setattr(background, "Loop", StoppedLoop)
+    return StoppedLoop.made
+
+
+@pytest.fixture
+def place(loops: dict[str, StoppedLoop]) -> Iterator[Place]:
+    assert not loops
+    place = Place()
+    place.stop(tail_cache_bytes=MIB, wal_file_bytes=4 * MIB, segment_max_events=1000)
+    place.log.create("t", durability="disk")
+    threads = Background(place.log.engine)
+    yield place
+    threads.stop()
+    place.log.close()
+
+
+def write(place: Place, size: int) -> None:
+    place.log.append("t", [{"data": "x" * size}])
+
+
+def test_a_tail_that_is_half_full_starts_a_checkpoint_before_its_time(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    write(place, 400 * KIB)
+    loops["topics-segments"].step()
+    assert place.log.engine.tail_bytes > 400 * KIB
+    write(place, 200 * KIB)
+    loops["topics-segments"].step()
+    assert place.log.engine.tail_bytes == 0
+    assert loops["topics-segments"].asked == 0
+
+
+def test_a_checkpoint_that_ends_with_a_half_full_tail_is_followed_by_the_next(
+    place: Place, loops: dict[str, StoppedLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = place.log.engine
+    checkpoint = engine.checkpoint
+
+    def checkpoint_while_somebody_writes() -> None:
+        checkpoint()
+        write(place, 600 * KIB)
+
+    write(place, 600 * KIB)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "checkpoint", checkpoint_while_somebody_writes)
+        loops["topics-segments"].step()
+    assert loops["topics-segments"].asked == 1
+    loops["topics-segments"].step()
+    assert engine.tail_bytes == 0
+    assert loops["topics-segments"].asked == 1
+
+
+def test_the_next_spare_is_asked_for_when_one_was_taken(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    spares = loops["topics-spare"]
+    log = place.log.engine.shards[0].commit.log
+    spares.step()
+    rotations = log.counters.rotations
+    for _ in range(9):
+        write(place, 500 * KIB)
+        loops["topics-segments"].step()
+    assert log.counters.rotations == rotations + 1
+    assert spares.asked == 1
