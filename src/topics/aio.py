@@ -295,12 +295,12 @@ def _settle_parts(gathered: Gathered, ticket: Append | None, error: TopicsError 
 
 
 def _settle_spread(future: asyncio.Future[Appended], spread: Spread) -> None:
-    if future.done():
-        return
-    try:
-        future.set_result(spread.answer())
-    except TopicsError as error:
-        future.set_exception(error)
+    if not future.done():
+        try:
+            future.set_result(spread.answer())
+        except TopicsError as error:
+            future.set_exception(error)
+    spread.end()
 
 
 def _resolve(tickets: list[Commitment]) -> None:

@@ -41,11 +41,12 @@ class _Answer:
         try:
             if waits:
                 self.park(spread, throttled[0], throttled)
-            else:
-                spread.check()
-                self._reply(spread)
+                return
+            spread.check()
+            self._reply(spread)
         except TopicsError as error:
             self._fail(spread, error)
+        spread.end()
 
     def park(self, spread: Spread, first: Part, parts: list[Part]) -> None:
         """Try some parts again when the log has room."""

@@ -549,7 +549,10 @@ class Engine:
             with suppress(TopicsError):  # the spread tells of it, with what went well
                 part.shard.commit.commit(part.ticket)
             part.take(part.ticket)
-        return spread.answer()
+        try:
+            return spread.answer()
+        finally:
+            spread.end()
 
     def submit_parts(
         self, parts: Sequence[Part], *, waiter_of: Callable[[Topic], Waiter | None]

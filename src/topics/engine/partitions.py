@@ -49,7 +49,7 @@ class Part:
 
     def take(self, ticket: Commitment) -> None:
         """Take over what a ticket of this part alone has come to."""
-        self.error = ticket.error
+        self.error, self.ticket = ticket.error, None
         appended = ticket.answer
         if self.error is None and isinstance(appended, Appended):
             self.settle(appended.first_seq, appended.count, deduped=appended.deduped)
@@ -87,6 +87,10 @@ class Spread:
         self.left -= 1
         if not self.left:
             self.on_done(self)
+
+    def end(self) -> None:
+        """Let go of the parts, which hold the spread: else only the garbage collector ends both."""
+        self.parts = []
 
     @property
     def throttled(self) -> list[Part]:

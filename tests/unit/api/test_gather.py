@@ -1,6 +1,7 @@
 """Plain writes on their shortest way, over sockets in memory and a real log."""
 
 import asyncio
+import gc
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.unit.api.wire import HeldApp, Wire, answers, connect, post
 
 from topics.aio import AsyncLog
 from topics.api import exchange
+from topics.engine.partitions import Spread
 from topics.errors import Throttled
 
 DEADLINE_S = 10.0
@@ -419,3 +421,16 @@ def test_who_was_answered_before_a_failure_hears_of_it(
     with suppress(ZeroDivisionError):
         write_on(served, wires)
     assert seqs(sockets[0].take()) == [4]
+
+
+def test_a_write_to_partitions_leaves_nothing_to_the_garbage_collector(served: Served) -> None:
+    log = served.app.ready_log
+    served.app.loop.run_until_complete(log.create("p", durability="disk", partitions=3))
+    records = b",".join(b'{"data":1,"key":"k%d"}' % n for n in range(20))
+    gc.collect()
+    gc.disable()
+    try:
+        served.connect(post("/v0/topics/p", b'{"records":[%b]}' % records))
+        assert [found for found in gc.get_objects() if isinstance(found, Spread)] == []
+    finally:
+        gc.enable()

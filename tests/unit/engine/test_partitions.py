@@ -1,6 +1,7 @@
 """Partitioned topics in process: where keys go, what repeats find, what a failure leaves."""
 
 import asyncio
+import gc
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tests.unit.engine.place import Place
 
 import topics
 from topics.aio import AsyncLog
+from topics.engine.partitions import Spread
 from topics.engine.topics.partitioned import parse_partition_name
 from topics.errors import (
     DiskFailed,
@@ -349,3 +351,21 @@ def test_a_write_that_does_not_fit_in_full_is_refused_before_its_first_part(
             assert (await log.state("orders")).count == 0
 
     asyncio.run(scenario())
+
+
+def test_a_write_leaves_nothing_to_the_garbage_collector(place: Place, tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        place.log.create("orders", partitions=3)
+        place.log.append("orders", keyed(*KEYS))
+
+        async def scenario() -> None:
+            async with await AsyncLog.open(str(tmp_path)) as log:
+                await log.create("orders", partitions=3)
+                await log.append("orders", keyed(*KEYS))
+
+        asyncio.run(scenario())
+        assert [found for found in gc.get_objects() if isinstance(found, Spread)] == []
+    finally:
+        gc.enable()
