@@ -10,7 +10,7 @@ import msgspec
 
 from topics.aio import Gathered
 from topics.api.exchange import Exchange, reply_all
-from topics.api.partitions import append_partitioned
+from topics.api.partitions import append_partitioned, deal
 from topics.engine.append import Append
 from topics.engine.request import NO_OPTIONS, Write, check_options, read_write
 from topics.engine.shard import Shard
@@ -33,6 +33,8 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         return None
     topic = log.log.engine.find_topic(exchange.name)
     parent = None if topic is not None else log.log.engine.find_partitioned(exchange.name)
+    if parent is not None and not key and deal(app, exchange, parent):
+        return None
     write = read_write(exchange.body, app.config, keyed=parent is not None)
     if key:
         write = _with_key(write, key)

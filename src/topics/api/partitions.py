@@ -6,6 +6,7 @@ from topics.api.exchange import Exchange
 from topics.api.parking import PATIENCE_S
 from topics.engine.partitions import Part, Spread
 from topics.engine.request import Write
+from topics.engine.topics.partitioned import Partitioned
 from topics.errors import Throttled, TopicsError
 
 if TYPE_CHECKING:
@@ -22,6 +23,14 @@ def append_partitioned(app: "App", exchange: Exchange, spread: Spread, write: Wr
             answer.park(spread, busy[0], spread.parts)
             return
     app.ready_log.submit_parts(spread, spread.parts)
+
+
+def deal(app: "App", exchange: Exchange, parent: Partitioned) -> bool:
+    """Write with all others of this turn; False, and nothing was done, if that is not all."""
+    if app.parking.rows:
+        return False
+    answer = _Answer(app, exchange, patient=True)
+    return app.ready_log.take_spread(parent, exchange.body, answer.settle)
 
 
 class _Answer:

@@ -27,6 +27,7 @@ from topics.model.topics import TopicState
 from topics.storage.wal.group_commit import Commitment, Waiter
 
 PLACE = Struct("<H")
+UNSPLIT = Batch(bytearray(), bytearray(), 0, 0, {})
 
 
 class Part:
@@ -36,11 +37,14 @@ class Part:
         "batch", "count", "deduped", "error", "first_seq", "shard", "spread", "ticket", "topic",
     )  # fmt: skip
 
-    def __init__(self, spread: "Spread", topic: Topic, shard: Shard, batch: Batch) -> None:
+    def __init__(
+        self, spread: "Spread", topic: Topic, shard: Shard, batch: Batch = UNSPLIT
+    ) -> None:
         self.spread = spread
         self.topic = topic
         self.shard = shard
         self.batch = batch
+        """Of a part that was gathered, empty until it has to be tried by itself."""
         self.ticket: Append | Repeat | None = None
         self.error: TopicsError | None = None
         self.first_seq = 0

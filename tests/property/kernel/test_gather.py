@@ -11,7 +11,7 @@ from tests.property.kernel.twins import TWINS, is_refused, outcome
 
 from topics.engine.append import split_writes
 from topics.errors import TopicsError
-from topics.kernel import Batch, parse_batch
+from topics.kernel import Batch, parse_batch, place_batch, split_batch
 
 MAX_BYTES = 2048
 plain = sampled_from(
@@ -19,6 +19,15 @@ plain = sampled_from(
         b'{"records":[{"data":1}]}',
         b'{"records":[{"data":"a","tag":"t"},{"data":null,"meta":{"k":2}}],"node":"n"}',
         b'{"records":[%b]}' % b",".join([b'{"data":%d}' % n for n in range(30)]),
+    ]
+)
+keyed = sampled_from(
+    [
+        b'{"records":[{"data":1,"key":"a"},{"data":2,"key":"b"},{"data":3,"tag":"a"},{"data":4}]}',
+        b'{"records":[{"data":1,"key":"a","tag":"t"},{"data":2,"key":"b","tag":"t","meta":{"k":1}}]}',
+        b'{"node":"n","records":[%b]}'
+        % b",".join([b'{"data":%d,"key":"k%d"}' % (n, n % 7) for n in range(25)]),
+        b'{"records":[{"data":1,"key":"a"},{"data":2,"key":7}]}',
     ]
 )
 unwanted = sampled_from(
@@ -37,10 +46,10 @@ unwanted = sampled_from(
 )
 
 
-def parse_alone(body: bytes) -> Batch | None:
+def parse_alone(body: bytes, *, keyed: bool = False) -> Batch | None:
     """Return what a body is by itself, if it may be gathered."""
     try:
-        batch = parse_batch(body, **LIMITS, keyed=False)
+        batch = parse_batch(body, **LIMITS, keyed=keyed)
     except TopicsError:
         return None
     if batch.envelope or max(len(body), len(batch.frames)) > MAX_BYTES:
@@ -75,6 +84,81 @@ def test_a_harmed_body_changes_nothing_of_the_others(
     raw: list[tuple[bytes, list[tuple[int, int, bytes]]]],
 ) -> None:
     check_gathering([harm(body, changes) for body, changes in raw])
+
+
+def check_dealing(raw: list[bytes], partitions: int, spare: int) -> None:
+    """Deal the bodies, and see that each partition has what a split of each alone gives it."""
+    wanted: list[object] = []
+    parts: list[list[Batch]] = [[] for _ in range(partitions)]
+    for body in raw:
+        batch = parse_alone(body, keyed=True)
+        if batch is None:
+            wanted.append(None)
+            continue
+        places = place_batch(batch.hashes, partitions=partitions, spare=spare)
+        split = split_batch(batch, places)
+        for place, part in split:
+            parts[place].append(part)
+        wanted.append((places, [(place, part.count) for place, part in split]))
+    for twin in TWINS:
+        reader = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        gatherings = [twin.Gathering(max_bytes=MAX_BYTES, **LIMITS) for _ in range(partitions)]
+        assert [reader.deal(body, gatherings, spare=spare) for body in raw] == wanted
+        assert reader.take().count == 0
+        for gathering, mine in zip(gatherings, parts, strict=True):
+            whole = gathering.take()
+            assert list(split_writes(whole, [part.count for part in mine])) == mine
+
+
+@given(
+    raw=lists(plain | keyed | unwanted, max_size=8),
+    partitions=integers(1, 5),
+    spare=integers(0, 4),
+)
+def test_dealt_records_are_where_a_split_would_put_them(
+    raw: list[bytes], partitions: int, spare: int
+) -> None:
+    check_dealing(raw, partitions, spare % partitions)
+
+
+@given(found=lists(bodies(), max_size=4), partitions=integers(1, 3))
+def test_any_body_is_dealt_whole_or_not_at_all(found: list[Body], partitions: int) -> None:
+    check_dealing([body.raw for body in found], partitions, 0)
+
+
+@given(
+    raw=lists(tuples(keyed, edits) | tuples(binary(max_size=60), just([])), max_size=6),
+    partitions=integers(1, 3),
+)
+def test_a_harmed_body_is_dealt_to_nobody(
+    raw: list[tuple[bytes, list[tuple[int, int, bytes]]]], partitions: int
+) -> None:
+    check_dealing([harm(body, changes) for body, changes in raw], partitions, 0)
+
+
+def test_records_are_dealt_to_partitions_that_are_there() -> None:
+    body = b'{"records":[{"data":1}]}'
+    for twin in TWINS:
+        reader = twin.Gathering(max_bytes=MAX_BYTES, **LIMITS)
+        for gatherings, spare in ([], 0), ([reader], 1), ([reader], -1):
+            with pytest.raises(ValueError, match="is not one of"):
+                reader.deal(body, gatherings, spare=spare)
+        assert reader.take().count == 0
+
+
+def test_a_gathering_that_is_full_keeps_all_of_a_write_away() -> None:
+    limits = {**LIMITS, "max_record_bytes": 1 << 21}
+    large = b'{"records":[{"data":"%b"}]}' % (b"x" * 2_000_000)
+    both = b'{"records":[{"data":"%b","key":"a"},{"data":1,"key":"b"}]}' % (b"x" * 1_000_000)
+    for twin in TWINS:
+        full, empty = [twin.Gathering(max_bytes=1 << 21, **limits) for _ in range(2)]
+        assert [full.add(large) for _ in range(2)] == [1, 1]
+        assert {place for place, _ in empty.deal(both, [empty, empty], spare=0)[1]} == {0, 1}
+        assert empty.take().count == 2
+        places = place_batch(parse_batch(both, **limits, keyed=True).hashes, partitions=2, spare=0)
+        order = [full, empty] if places[0] == 0 else [empty, full]
+        assert empty.deal(both, order, spare=0) is None
+        assert (full.take().count, empty.take().count) == (2, 0)
 
 
 @given(raw=lists(plain, max_size=6))

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.engine.place import Place
 
@@ -333,6 +334,45 @@ def test_an_async_log_answers_when_all_parts_are_done(tmp_path: Path) -> None:
                     assert [record.data for record in page.records] == [key]
             with pytest.raises(TopicPartitioned):
                 await log.diff("orders")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 64, 65])  # of 65 on each write is split by itself
+def test_a_body_is_dealt_as_a_write_of_the_same_records_is_split(
+    tmp_path: Path, partitions: int
+) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path), wal_shards=2) as log:
+            await log.create("orders", partitions=partitions, durability="disk")
+            body = msgspec.json.encode({"records": keyed(*VECTORS)})
+            answers = await asyncio.gather(*[log.append_json("orders", body) for _ in range(5)])
+            wanted = [fnv1a(key) % partitions for key in VECTORS]
+            for answer in answers:
+                assert [partition for partition, _ in answer.placed] == wanted
+            seen = [pair for answer in answers for pair in answer.placed]
+            assert len(set(seen)) == len(seen), "no seq was given twice"
+            for (partition, seq), key in zip(answers[-1].placed, VECTORS, strict=True):
+                page = await log.diff(f"orders-{partition}", from_seq=seq - 1, limit=1)
+                assert [record.data for record in page.records] == [key]
+            keyless = [await log.append_json("orders", b'{"records":[{"data":1}]}') for _ in "abc"]
+            places = {answer.placed[0][0] for answer in keyless}
+            assert len(places) == min(partitions, 3), "they take turns"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"records":[{"data":1,"key":7}]}', b'{"records":[]}', b'{"records":[{"data":1}],"node":2}'],
+)
+def test_a_body_that_is_wrong_is_dealt_to_no_partition(tmp_path: Path, body: bytes) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path)) as log:
+            await log.create("orders", partitions=2)
+            with pytest.raises(RequestError):
+                await log.append_json("orders", body)
+            assert (await log.state("orders")).count == 0
 
     asyncio.run(scenario())
 

@@ -619,20 +619,18 @@ cdef void encode_body(
         out = behind
 
 
+cdef inline uint64_t hash_record(const Record* record) noexcept nogil:
+    """What says where a record belongs."""
+    cdef const Text* key = &record.key if record.key.kind != TEXT_ABSENT else &record.tag
+    return NO_HASH if key.kind == TEXT_ABSENT else fnv1a(key.at, key.size)
+
+
 cdef bytes hash_records(const Body* body):
-    """Per record what says where it belongs."""
     cdef bytes hashes = PyBytes_FromStringAndSize(NULL, body.count * 8)
     cdef uint8_t* out = <uint8_t*> PyBytes_AS_STRING(hashes)
-    cdef const Text* key
     cdef Py_ssize_t i
     for i in range(body.count):
-        key = &body.records[i].key
-        if key.kind == TEXT_ABSENT:
-            key = &body.records[i].tag
-        if key.kind == TEXT_ABSENT:
-            store_u64(out + i * 8, NO_HASH)
-        else:
-            store_u64(out + i * 8, fnv1a(key.at, key.size))
+        store_u64(out + i * 8, hash_record(body.records + i))
     return hashes
 
 

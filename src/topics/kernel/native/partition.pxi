@@ -28,14 +28,25 @@ def fnv1a_32(data):
     return digest
 
 
+cdef inline uint16_t place_of(
+    uint64_t digest, Py_ssize_t partitions, Py_ssize_t spare
+) noexcept nogil:
+    return <uint16_t> (spare if digest == NO_HASH else digest % <uint64_t> partitions)
+
+
+cdef int check_partitions(Py_ssize_t partitions, Py_ssize_t spare) except -1:
+    if not (1 <= partitions <= <Py_ssize_t> U16_MAX and 0 <= spare < partitions):
+        raise ValueError(f"{spare} is not one of {partitions} partitions")
+    return 0
+
+
 def place_batch(hashes, *, Py_ssize_t partitions, Py_ssize_t spare):
     cdef Py_buffer view
     cdef bytes places
     cdef uint8_t* out
     cdef uint64_t digest
     cdef Py_ssize_t i
-    if not (1 <= partitions <= <Py_ssize_t> U16_MAX and 0 <= spare < partitions):
-        raise ValueError(f"{spare} is not one of {partitions} partitions")
+    check_partitions(partitions, spare)
     PyObject_GetBuffer(hashes, &view, PyBUF_SIMPLE)
     try:
         if view.len % 8:
@@ -44,9 +55,7 @@ def place_batch(hashes, *, Py_ssize_t partitions, Py_ssize_t spare):
         out = <uint8_t*> PyBytes_AS_STRING(places)
         for i in range(view.len // 8):
             digest = load_u64(<const uint8_t*> view.buf + i * 8)
-            store_u16(
-                out + i * 2, <uint16_t> (spare if digest == NO_HASH else digest % <uint64_t> partitions)
-            )
+            store_u16(out + i * 2, place_of(digest, partitions, spare))
         return places
     finally:
         PyBuffer_Release(&view)
