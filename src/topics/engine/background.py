@@ -130,9 +130,7 @@ class Background:
         return step
 
     def _spare_step(self) -> None:
-        for shard in self._engine.shards:
-            if shard.commit.log.failed is None:
-                shard.commit.log.prepare_spare()
+        self._engine.prepare_spares()
 
     def _segment_step(self) -> None:
         engine, config = self._engine, self._engine.config

@@ -756,6 +756,16 @@ class Engine:
             shard.commit.sync_once()
             shard.commit.log.check_writable()
 
+    def prepare_spares(self) -> None:
+        """Have the next WAL file of each shard ready, and begin it early where that is better."""
+        for shard in self.shards:
+            log = shard.commit.log
+            if log.failed is None:
+                log.prepare_spare()
+                if log.has_better_spare:
+                    with shard.lock:
+                        log.end_file()
+
     def checkpoint(self) -> None:
         """Copy everything published into segments."""
         failure: StorageError | None = None

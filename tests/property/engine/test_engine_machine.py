@@ -31,7 +31,7 @@ onces = st.one_of(
     ),
 )
 works = st.sampled_from(
-    ("sync", "checkpoint", "checkpoint", "snapshot", "maintain", "relocate", "prepare_spare")
+    ("sync", "checkpoint", "checkpoint", "snapshot", "maintain", "relocate", "prepare_spares")
 )
 
 
@@ -117,11 +117,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(work=works)
     def work(self, work: str) -> None:
         engine = self.both.log.engine
-        if work == "prepare_spare":
-            for shard in engine.shards:
-                shard.commit.log.prepare_spare()
-        else:
-            getattr(engine, work)()
+        getattr(engine, work)()
         self._check_floors()
 
     @rule()

@@ -97,10 +97,27 @@ def test_the_next_spare_is_asked_for_when_one_was_taken(
 ) -> None:
     spares = loops["topics-spare"]
     log = place.log.engine.shards[0].commit.log
-    spares.step()
     rotations = log.counters.rotations
     for _ in range(9):
         write(place, 500 * KIB)
         loops["topics-segments"].step()
     assert log.counters.rotations == rotations + 1
     assert spares.asked == 1
+
+
+def test_a_log_in_use_goes_over_to_a_file_whose_blocks_were_written(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    log = place.log.engine.shards[0].commit.log
+    rotations = log.counters.rotations
+    write(place, 10)
+    loops["topics-spare"].step()
+    write(place, 10)
+    assert log.counters.rotations == rotations, "so little is not worth it"
+    write(place, 500 * KIB)
+    loops["topics-spare"].step()
+    write(place, 10)
+    assert log.counters.rotations == rotations + 1
+    loops["topics-spare"].step()
+    write(place, 10)
+    assert log.counters.rotations == rotations + 1, "once is enough"

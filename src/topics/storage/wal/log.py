@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
-from topics.errors import DiskFailed, DiskFull, ShardReadOnly
+from topics.errors import DiskFailed, DiskFull, FileMissing, ShardReadOnly
 from topics.histogram import LATENCY_US, SIZES, Histogram
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -20,6 +20,8 @@ from topics.storage.wal.frame import encode_sync_mark
 
 RECYCLED_MAX = 2
 """Kept of the files that one trim finds, which under load are several."""
+IN_USE_SHARE = 16
+"""Of a file that is filled by a sixteenth it is worth writing the next one ahead."""
 _ZEROS = bytes(1 << 20)
 JOINED_BYTES_MAX = 4096
 """So few bytes are sooner copied behind their SyncMark than handed to the kernel beside it.
@@ -74,6 +76,8 @@ class WalLog:
         """Called after a rotation: whoever prepares spares need not look for it."""
         self._maps: dict[int, memoryview] = {}
         self._closed = False
+        self._is_written = self._spare_is_written = False
+        """Of the file and of the spare: its blocks were written before, not only reserved."""
         self._file = self._open_next_file(0)
         self.position = Position(next_frame, 0)
         self.synced = self.position
@@ -140,20 +144,42 @@ class WalLog:
         self.counters.fsyncs += 1
 
     def prepare_spare(self) -> None:
-        """Allocate the next file ahead of its need, without the shard's lock.
+        """Make the next file ahead of its need, without the shard's lock.
 
+        Its blocks are reserved, and once the log is in use they are written, which spares each
+        later sync to note that they are in use now: that is a third of its time.
         A disk that refuses is told by the rotation that needs the file.
         """
-        if self._disk.exists(f"{self.directory}/{paths.SPARE_WAL}"):
+        has_spare = self._disk.exists(self._spare)
+        in_use = self.position.offset >= self._file_bytes // IN_USE_SHARE
+        if has_spare and (self._spare_is_written or not in_use):
             return
         preparing = f"{self.directory}/preparing{paths.TEMPORARY_SUFFIX}"
+        used = [self._spare] if has_spare else [*filter(self._disk.exists, self._recycled_places())]
+        self._spare_is_written = False
         try:
-            if not self._recycle(preparing):
+            if used:
+                self._disk.rename(used[0], preparing)
+                # Before the first zero: no power cut brings a WAL file back without its frames.
+                self._disk.sync_dir(self.directory)
+            else:
                 self._allocate(preparing, self._file_bytes)
-            self._disk.rename(preparing, f"{self.directory}/{paths.SPARE_WAL}")
+            if used or in_use:
+                self._write_zeros(preparing)
+            self._disk.rename(preparing, self._spare)
+            self._spare_is_written = bool(used or in_use)
         except DiskFailed:
             if self._disk.exists(preparing):
                 self._disk.unlink(preparing)
+
+    @property
+    def has_better_spare(self) -> bool:
+        """Tell whether syncs would be shorter in the spare, and this file is not half full."""
+        return (
+            self._spare_is_written
+            and not self._is_written
+            and self.position.offset < self._capacity // 2
+        )
 
     def view(self, position: Position, size: int) -> memoryview | None:
         """Return a view of frames just written; None where their file is an older one."""
@@ -198,12 +224,13 @@ class WalLog:
         A full disk changes nothing: the same write may succeed later. Any other failure is final.
         """
         name = paths.wal_file_name(self._next_frame)
-        source = f"{self.directory}/{paths.SPARE_WAL}"
         try:
-            if size > self._file_bytes or not self._disk.exists(source):
+            is_written = self._spare_is_written
+            if size > self._file_bytes or not self._take_spare(name):
                 source = f"{self.directory}/rotating{paths.TEMPORARY_SUFFIX}"
                 self._allocate(source, max(size, self._file_bytes))
-            self._disk.rename(source, f"{self.directory}/{name}")
+                self._disk.rename(source, f"{self.directory}/{name}")
+                is_written = False
             # Durable before CURRENT says so: a file that CURRENT names and that is gone is a loss.
             self._disk.sync_dir(self.directory)
             write_current(self._disk, self.directory, self._next_frame)
@@ -214,24 +241,26 @@ class WalLog:
             self.fail(error)
             raise
         self._capacity = file.size()
+        self._is_written = is_written
         return file
 
-    def _recycle(self, path: str) -> bool:
-        """Make a trimmed file as good as new: its blocks and pages are there, its frames must go.
-
-        Overwriting blocks that were written before spares each later sync their allocation.
-        """
-        recycled = next(filter(self._disk.exists, self._recycled_places()), None)
-        if recycled is None:
+    def _take_spare(self, name: str) -> bool:
+        try:
+            self._disk.rename(self._spare, f"{self.directory}/{name}")
+        except FileMissing:  # it is being written just now, or there is none
             return False
-        self._disk.rename(recycled, path)
-        self._disk.sync_dir(self.directory)
+        return True
+
+    def _write_zeros(self, path: str) -> None:
         file = self._disk.open(path)
         for offset in range(0, self._file_bytes, len(_ZEROS)):
             file.write_at(offset, [_ZEROS[: self._file_bytes - offset]])
         file.sync_data()
         file.close()
-        return True
+
+    @property
+    def _spare(self) -> str:
+        return f"{self.directory}/{paths.SPARE_WAL}"
 
     def _recycled_places(self) -> list[str]:
         places = (f"recycled-{n}{paths.TEMPORARY_SUFFIX}" for n in range(RECYCLED_MAX))

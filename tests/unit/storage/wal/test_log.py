@@ -35,6 +35,11 @@ def sync(log: WalLog) -> None:
     log.finish_sync(point)
 
 
+def leaves_file(log: WalLog) -> bool:
+    """Tell whether the log should go over to its spare now."""
+    return log.has_better_spare
+
+
 def marks_of(replay: ShardReplay) -> list[Position]:
     bodies = [decode_control(f.buffer, run[4]) for f in replay.files for run in f.runs]
     return [Position(b.file, b.offset) for b in bodies if isinstance(b, SyncMark)]
@@ -94,6 +99,80 @@ def test_rotation_takes_the_spare_file(disk: HostileDisk) -> None:
     write(log, frame_of(3_000))
     assert not disk.exists("wal/" + paths.SPARE_WAL)
     assert disk.size("wal/" + paths.wal_file_name(2)) == FILE_BYTES
+
+
+def test_the_spare_of_a_log_that_nobody_uses_is_only_reserved(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    disk.arm(FaultPlan().fail(operation="write_at", forever=True))
+    log.prepare_spare()
+    assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+    assert not leaves_file(log)
+
+
+@pytest.mark.parametrize("reserved_before", [True, False])
+def test_the_spare_of_a_log_in_use_is_written_and_better_than_a_file_that_is_not(
+    disk: HostileDisk, *, reserved_before: bool
+) -> None:
+    log = open_log(disk)
+    if reserved_before:
+        log.prepare_spare()
+    write(log, frame_of(FILE_BYTES // 8))
+    log.prepare_spare()
+    assert leaves_file(log)
+    assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+    log.end_file()
+    assert not leaves_file(log)
+    write(log, frame_of(FILE_BYTES // 8))
+    assert list_wal_files(disk, "wal") == [1, 2]
+    log.prepare_spare()
+    assert not leaves_file(log), "the file is as good as its spare"
+    sync(log)
+    cut = disk.power_cut(0)
+    assert [len(f.runs) for f in replay_shard(cut, "wal", start=START).files] == [1, 1]
+
+
+def test_a_file_that_is_half_full_is_not_left_for_its_spare(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    write(log, frame_of(FILE_BYTES // 2 + 100))
+    log.prepare_spare()
+    assert not leaves_file(log)
+
+
+@pytest.mark.parametrize("operation", ["rename", "sync_dir", "write_at", "sync_data"])
+@pytest.mark.parametrize("error", [DiskFailed, DiskFull])
+def test_a_spare_that_cannot_be_written_is_no_spare_and_no_failure(
+    disk: HostileDisk, operation: str, error: type[DiskFailed]
+) -> None:
+    log = open_log(disk)
+    log.prepare_spare()
+    write(log, frame_of(FILE_BYTES // 8))
+    disk.arm(FaultPlan().fail(operation=operation, error=error))  # type: ignore[arg-type]
+    log.prepare_spare()
+    assert not leaves_file(log)
+    assert not disk.exists("wal/preparing.tmp")
+    write(log, frame_of(FILE_BYTES - 300))
+    assert log.failed is None
+    assert list_wal_files(disk, "wal") == [1, 2]
+
+
+def test_a_rotation_while_the_spare_is_being_written_makes_a_file_itself(
+    disk: HostileDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(disk)
+    log.prepare_spare()
+    write(log, frame_of(FILE_BYTES // 8))
+    write_zeros = log._write_zeros
+
+    def rotate_meanwhile(path: str) -> None:
+        assert not disk.exists("wal/" + paths.SPARE_WAL)
+        write(log, frame_of(FILE_BYTES - 300))
+        write_zeros(path)
+
+    monkeypatch.setattr(log, "_write_zeros", rotate_meanwhile)
+    log.prepare_spare()
+    assert log.failed is None
+    assert list_wal_files(disk, "wal") == [1, 2]
+    assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
 
 
 def test_the_first_write_after_a_sync_says_how_far_it_reached(disk: HostileDisk) -> None:
