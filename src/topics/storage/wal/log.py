@@ -225,12 +225,11 @@ class WalLog:
         """
         name = paths.wal_file_name(self._next_frame)
         try:
-            is_written = self._spare_is_written
             if size > self._file_bytes or not self._take_spare(name):
                 source = f"{self.directory}/rotating{paths.TEMPORARY_SUFFIX}"
                 self._allocate(source, max(size, self._file_bytes))
                 self._disk.rename(source, f"{self.directory}/{name}")
-                is_written = False
+                self._is_written = False
             # Durable before CURRENT says so: a file that CURRENT names and that is gone is a loss.
             self._disk.sync_dir(self.directory)
             write_current(self._disk, self.directory, self._next_frame)
@@ -241,7 +240,6 @@ class WalLog:
             self.fail(error)
             raise
         self._capacity = file.size()
-        self._is_written = is_written
         return file
 
     def _take_spare(self, name: str) -> bool:
@@ -249,6 +247,7 @@ class WalLog:
             self._disk.rename(self._spare, f"{self.directory}/{name}")
         except FileMissing:  # it is being written just now, or there is none
             return False
+        self._is_written, self._spare_is_written = self._spare_is_written, False
         return True
 
     def _write_zeros(self, path: str) -> None:
