@@ -154,10 +154,8 @@ class _Piece:
         self._stretches, self._added_count, self._added_bytes = [], 0, 0
 
     def finish(self) -> None:
-        """Write the rest, and let the disk begin with it while the next piece is converted."""
         self.settle()
         self.segment.write_entries(self.segment.count, self.entries)
-        self.segment.start_sync()
 
 
 class _Absorption:
@@ -188,8 +186,17 @@ class _Absorption:
                 self._copy(chunk)
             else:
                 self.skipped = True
+        self._finish_last()
+
+    def _finish_last(self) -> None:
+        """End the last piece, and let the disk begin with it while the next one is converted.
+
+        Not where writers wait for each sync of the log: they would wait for these bytes too.
+        """
         if self._pieces:
             self._pieces[-1].finish()
+            if not self.topic.config.durable:
+                self._pieces[-1].segment.start_sync()
 
     def sync(self) -> None:
         segments = {*self._flagged, *(piece.segment for piece in self._pieces)}
@@ -255,8 +262,7 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
-        if self._pieces:
-            self._pieces[-1].finish()
+        self._finish_last()
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
         self._pieces.append(_Piece(segment, is_new=True))
         segment.create_files()  # noted first, so that a full disk can take it back
