@@ -81,8 +81,8 @@ T = TypeVar("T")
 
 HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
-DEALT_MAX = 64
-"""Of more partitions each write would begin a gathering, and most would get nothing."""
+DEALT_MAX = 16
+"""Each write looks at the gathering of each partition: of more that takes longer than it spares."""
 GATHER_BYTES = 64 * 1024
 """A write up to this size is gathered with others of its turn; a larger one is worth a ticket."""
 
@@ -121,7 +121,9 @@ class ShardWaiter:
         self._commit = shard.commit
         self._is_limited = engine.config.max_total_bytes > 0
         """Each write is looked at by itself: some may fit where all do not."""
-        self._writes: dict[tuple[Topic, OnGathered], Gathered] = {}
+        self._writes: dict[Topic, Gathered] = {}
+        self.queued = 0
+        """How often what was gathered was queued."""
         self._latest: Gathered | None = None
         """Where the last write was gathered; most turns write to one topic."""
         self._spare: Gathering | None = None
@@ -178,18 +180,25 @@ class ShardWaiter:
         gathered.writers.append((batch.count, who))
 
     def gathered(self, topic: Topic, answer: OnGathered) -> Gathered:
-        """Return where the writes of this turn to a topic are gathered."""
-        gathered = self._writes.get((topic, answer))
+        """Return where the writes of this turn to a topic are gathered.
+
+        Those that are answered in another way were asked for before, and are queued first.
+        """
+        gathered = self._writes.get(topic)
+        if gathered is not None and gathered.answer is not answer:
+            self.submit_gathered()
+            gathered = None
         if gathered is None:
             gathering = self._spare or begin_gathering(self._engine.config, max_bytes=GATHER_BYTES)
             self._spare = None
-            gathered = self._writes[topic, answer] = Gathered(topic, gathering, answer)
+            gathered = self._writes[topic] = Gathered(topic, gathering, answer)
         self._latest = gathered
         return gathered
 
     def submit_gathered(self) -> None:
         """Queue what was gathered, before anything that must come after it."""
         writes, self._writes, self._latest = self._writes, {}, None
+        self.queued += 1
         for gathered in writes.values():
             if not gathered.writers:
                 continue
@@ -836,14 +845,15 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         partitions = parent.partitions
         if not 0 < len(partitions) <= DEALT_MAX or not self._gathers(parent):
             return False
-        gathered = [self.waiter_of(topic).gathered(topic, _settle_parts) for topic in partitions]
+        gathered = self._gathered_parts(partitions)
         dealt = gathered[0].gathering.deal(
             body,
             [one.gathering for one in gathered],
-            spare=parent.next_turn() % len(partitions),
+            spare=parent.turn % len(partitions),
         )
         if dealt is None:
             return False
+        parent.next_turn()
         places, counts = dealt
         spread = Spread(parent, NO_OPTIONS, places)
         spread.left, spread.on_done = len(counts), on_done
@@ -857,6 +867,16 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         for waiter in waiters:
             waiter.expect_one()
         return True
+
+    def _gathered_parts(self, partitions: Sequence[Topic]) -> list[Gathered]:
+        """Return where the parts of writes to these topics are gathered, all of them still open."""
+        while True:
+            queued = [waiter.queued for waiter in self.waiter_row]
+            gathered = [
+                self.waiter_of(topic).gathered(topic, _settle_parts) for topic in partitions
+            ]
+            if queued == [waiter.queued for waiter in self.waiter_row]:
+                return gathered
 
     def _gathers(self, parent: Partitioned) -> bool:
         """Tell whether no limit could refuse a write on its own."""

@@ -187,6 +187,7 @@ class WebSocketOps:
                 self._reply("ack", op, {**fields, "seqs": appended.placed})
             except TopicsError as error:
                 self._fail(op, error)
+            spread.end()
             self._peer.on_settled()
 
         spread.on_done = done

@@ -20,12 +20,15 @@ ROUTER_STEP_MS = 100
 
 
 class Loop:
-    """A thread that makes a step at a time, or sooner when asked."""
+    """A thread that makes a step at a time, or sooner when asked.
+
+    A step that returns True is followed by the next without a rest.
+    """
 
     def __init__(
         self,
         name: str,
-        step: Callable[[], None],
+        step: Callable[[], bool | None],
         *,
         every_ms: int,
         on_bug: Callable[[TopicsError], None],
@@ -59,7 +62,8 @@ class Loop:
     def _run(self) -> None:
         while not self._wait_for_step():
             try:
-                self._step()
+                if self._step():
+                    self.ask()
                 self.last_error = None
             except TopicsError as error:
                 self.last_error = error
@@ -113,7 +117,7 @@ class Background:
         for loop in [self._spares, self._segments, self._cold]:
             loop.stop()
 
-    def _loop(self, name: str, step: Callable[[], None], every_ms: int) -> Loop:
+    def _loop(self, name: str, step: Callable[[], bool | None], every_ms: int) -> Loop:
         return Loop(name, step, every_ms=every_ms, on_bug=self._stop_writes)
 
     def _stop_writes(self, error: TopicsError) -> None:
@@ -132,7 +136,8 @@ class Background:
     def _spare_step(self) -> None:
         self._engine.prepare_spares()
 
-    def _segment_step(self) -> None:
+    def _segment_step(self) -> bool:
+        """Make segments and what follows; tell whether so much has come meanwhile to go on."""
         engine, config = self._engine, self._engine.config
         now_s = engine.clock.monotonic_s()
         if now_s >= self._sweep_due_s:
@@ -154,8 +159,10 @@ class Background:
         ):
             self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
             self._checkpoint_step()
-        if engine.is_behind:  # so much has come meanwhile: without a rest
-            self._segments.ask()
+        # Not on a shard that failed, nor while somebody else makes these segments.
+        return engine.is_behind and any(
+            shard.dirty and shard.commit.log.failed is None for shard in engine.shards
+        )
 
     def _checkpoint_step(self) -> None:
         engine = self._engine

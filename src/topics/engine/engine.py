@@ -764,7 +764,8 @@ class Engine:
                 log.prepare_spare()
                 if log.has_better_spare:
                     with shard.lock:
-                        log.end_file()
+                        if log.has_better_spare:  # nobody has taken it meanwhile
+                            log.end_file()
 
     def checkpoint(self) -> None:
         """Copy everything published into segments."""

@@ -13,13 +13,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from topics.api.auth import parse_keys
 from topics.api.server import Server, serve
 from topics.config import ServerConfig
-from topics.errors import TopicsError
+from topics.errors import FileMissing, TopicsError
 from topics.storage.disk import paths
 from topics.storage.disk.local_disk import LocalDisk
 from topics.testing.full_disk import FullDisk
@@ -118,9 +119,8 @@ def _use_up_wal(server: Server, disk: FullDisk) -> None:
     """Let the very next write need room: the log has some of its own ahead."""
     for shard in server.app.engine.shards:
         with shard.lock:
-            spare = f"{shard.directory}/{paths.SPARE_WAL}"
-            if disk.exists(spare):
-                disk.unlink(spare)
+            with suppress(FileMissing):
+                disk.unlink(f"{shard.directory}/{paths.SPARE_WAL}")
             shard.commit.log.end_file()
 
 

@@ -39,7 +39,7 @@ def test_segments_end_where_they_are_full_however_much_is_converted_at_a_time(
     found = []
     for at_a_time in (1, 700, 1 << 20):
         monkeypatch.setattr(checkpoint, "WRITE_BYTES", at_a_time)
-        place = filled(sizes, **settings)
+        place = filled(sizes, durability="fsync", **settings)
         place.log.engine.checkpoint()
         found.append(segments_of(place))
         assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 2 * len(sizes) + 1))

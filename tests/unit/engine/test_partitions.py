@@ -338,7 +338,7 @@ def test_an_async_log_answers_when_all_parts_are_done(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("partitions", [1, 3, 64, 65])  # of 65 on each write is split by itself
+@pytest.mark.parametrize("partitions", [1, 3, 16, 17])  # from 17 on each write is split by itself
 def test_a_body_is_dealt_as_a_write_of_the_same_records_is_split(
     tmp_path: Path, partitions: int
 ) -> None:
@@ -355,9 +355,42 @@ def test_a_body_is_dealt_as_a_write_of_the_same_records_is_split(
             for (partition, seq), key in zip(answers[-1].placed, VECTORS, strict=True):
                 page = await log.diff(f"orders-{partition}", from_seq=seq - 1, limit=1)
                 assert [record.data for record in page.records] == [key]
-            keyless = [await log.append_json("orders", b'{"records":[{"data":1}]}') for _ in "abc"]
-            places = {answer.placed[0][0] for answer in keyless}
-            assert len(places) == min(partitions, 3), "they take turns"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"records":[{"data":1}]}',
+        b'{"records":[{"data":"%b"}]}' % (b"x" * 70_000),  # larger than what is gathered
+        b'{"records":[{"data":1}],"create":false}',
+    ],
+    ids=["small", "large", "more"],
+)
+def test_writes_without_keys_take_turns(tmp_path: Path, body: bytes) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path)) as log:
+            await log.create("orders", partitions=2)
+            answers = [await log.append_json("orders", body) for _ in range(6)]
+            assert [answer.placed[0][0] for answer in answers] == [0, 1] * 3
+
+    asyncio.run(scenario())
+
+
+def test_writes_to_a_topic_and_to_its_partition_keep_their_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with await AsyncLog.open(str(tmp_path), wal_shards=1) as log:
+            await log.create("orders", partitions=2)
+            here = [key for key in KEYS if fnv1a(key) % 2 == 0]
+            body = msgspec.json.encode({"records": keyed(KEYS[0], KEYS[1], here[0])})
+            to_partition = log.append_json("orders-0", b'{"records":[{"data":"between"}]}')
+            await asyncio.gather(
+                log.append_json("orders", body), to_partition, log.append_json("orders", body)
+            )
+            found = [record.data for record in (await log.diff("orders-0")).records]
+            half = [key for key in (KEYS[0], KEYS[1], here[0]) if fnv1a(key) % 2 == 0]
+            assert found == [*half, "between", *half]
 
     asyncio.run(scenario())
 

@@ -4,8 +4,6 @@ It is no `Topic`: it has no seqs and no files. Its partitions are ordinary topic
 Keeps: `partitions` is swapped whole, and only for a longer one; partition n is at place n.
 """
 
-from itertools import count
-
 from topics.engine.topics.topic import Topic
 from topics.errors import RequestError
 from topics.limits import MAX_NAME_CHARS
@@ -34,11 +32,14 @@ class Partitioned:
         A write is placed by `len(partitions)`: while it grows, that is the one before.
         """
         self.partitions: tuple[Topic, ...] = ()
-        self._turn = count()
+        self.turn = 0
+        """Whose turn it is to get records without a key."""
 
     def next_turn(self) -> int:
-        """Return a number that grows with each call, on any thread."""
-        return next(self._turn)
+        """Return the turn and end it; two threads at once may get the same."""
+        turn = self.turn
+        self.turn = turn + 1
+        return turn
 
     @property
     def partition_names(self) -> list[str]:

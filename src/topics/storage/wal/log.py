@@ -3,7 +3,8 @@
 Owns the open file, its tail, the spare file and `CURRENT` of one shard directory.
 Keeps: after a write or sync failed nothing more is written (`failed`); the first write after a
 finished sync starts with a SyncMark that names how far the log was synced; a batch never spans two
-files. Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync`.
+files. Not thread-safe: the shard's lock is held around everything but `SyncPoint.sync` and
+`prepare_spare`, which may meet a rotation at any of its steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +19,8 @@ from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
 from topics.storage.wal.frame import encode_sync_mark
 
-RECYCLED_MAX = 2
-"""Kept of the files that one trim finds, which under load are several."""
+RECYCLED = (f"recycled{paths.TEMPORARY_SUFFIX}", f"recycled-2{paths.TEMPORARY_SUFFIX}")
+"""So many are kept of the files that one trim finds, which under load are several."""
 IN_USE_SHARE = 16
 """Of a file that is filled by a sixteenth it is worth writing the next one ahead."""
 _ZEROS = bytes(1 << 20)
@@ -150,25 +151,26 @@ class WalLog:
         later sync to note that they are in use now: that is a third of its time.
         A disk that refuses is told by the rotation that needs the file.
         """
-        has_spare = self._disk.exists(self._spare)
-        in_use = self.position.offset >= self._file_bytes // IN_USE_SHARE
+        has_spare, in_use = self._is_whole(self._spare), self._is_in_use
         if has_spare and (self._spare_is_written or not in_use):
             return
         preparing = f"{self.directory}/preparing{paths.TEMPORARY_SUFFIX}"
-        used = [self._spare] if has_spare else [*filter(self._disk.exists, self._recycled_places())]
+        places = [self._spare] if has_spare else self._recycled_places()
+        used = next(filter(self._is_whole, places), None)
         self._spare_is_written = False
         try:
-            if used:
-                self._disk.rename(used[0], preparing)
+            if used is not None:
+                self._disk.rename(used, preparing)
                 # Before the first zero: no power cut brings a WAL file back without its frames.
                 self._disk.sync_dir(self.directory)
             else:
                 self._allocate(preparing, self._file_bytes)
-            if used or in_use:
+            if used is not None or in_use:
                 self._write_zeros(preparing)
+                self._spare_is_written = True  # before a rotation can take it
             self._disk.rename(preparing, self._spare)
-            self._spare_is_written = bool(used or in_use)
         except DiskFailed:
+            self._spare_is_written = False
             if self._disk.exists(preparing):
                 self._disk.unlink(preparing)
 
@@ -178,8 +180,20 @@ class WalLog:
         return (
             self._spare_is_written
             and not self._is_written
+            and self._is_in_use
             and self.position.offset < self._capacity // 2
         )
+
+    @property
+    def _is_in_use(self) -> bool:
+        return self.position.offset >= self._file_bytes // IN_USE_SHARE
+
+    def _is_whole(self, path: str) -> bool:
+        """Tell whether a file is there in the size of today: one of another has other zeros."""
+        try:
+            return self._disk.size(path) == self._file_bytes
+        except FileMissing:
+            return False
 
     def view(self, position: Position, size: int) -> memoryview | None:
         """Return a view of frames just written; None where their file is an older one."""
@@ -196,7 +210,7 @@ class WalLog:
         numbers = list_wal_files(self._disk, self.directory)
         gone = [n for n, following in pairwise(numbers) if following <= upto.file]
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
-        free = [place for place in self._recycled_places() if not self._disk.exists(place)]
+        free = [place for place in self._recycled_places() if not self._is_whole(place)]
         for name in names:
             if free and self._disk.size(name) == self._file_bytes:
                 self._disk.rename(name, free.pop())
@@ -243,9 +257,11 @@ class WalLog:
         return file
 
     def _take_spare(self, name: str) -> bool:
+        if not self._is_whole(self._spare):
+            return False
         try:
             self._disk.rename(self._spare, f"{self.directory}/{name}")
-        except FileMissing:  # it is being written just now, or there is none
+        except FileMissing:  # it is being written just now
             return False
         self._is_written, self._spare_is_written = self._spare_is_written, False
         return True
@@ -262,8 +278,7 @@ class WalLog:
         return f"{self.directory}/{paths.SPARE_WAL}"
 
     def _recycled_places(self) -> list[str]:
-        places = (f"recycled-{n}{paths.TEMPORARY_SUFFIX}" for n in range(RECYCLED_MAX))
-        return [f"{self.directory}/{place}" for place in places]
+        return [f"{self.directory}/{name}" for name in RECYCLED]
 
     def _allocate(self, path: str, size: int) -> None:
         file = self._disk.create(path)

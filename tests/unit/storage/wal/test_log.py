@@ -6,7 +6,7 @@ from topics.errors import DiskFailed, DiskFull, ShardReadOnly
 from topics.limits import KIB
 from topics.storage.disk import paths
 from topics.storage.wal.frame import Hole, SyncMark, TopicDelete, decode_control, encode_control
-from topics.storage.wal.log import Position, WalLog, list_wal_files
+from topics.storage.wal.log import RECYCLED, Position, WalLog, list_wal_files
 from topics.storage.wal.replay import ShardReplay, replay_shard
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import FaultPlan
@@ -173,6 +173,52 @@ def test_a_rotation_while_the_spare_is_being_written_makes_a_file_itself(
     assert log.failed is None
     assert list_wal_files(disk, "wal") == [1, 2]
     assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+
+
+@pytest.mark.parametrize("left", [*RECYCLED, paths.SPARE_WAL])
+@pytest.mark.parametrize("size", [FILE_BYTES // 2, FILE_BYTES * 2])
+def test_a_file_from_when_files_had_another_size_is_not_used(
+    disk: HostileDisk, left: str, size: int
+) -> None:
+    disk.make_dir("wal")
+    disk.create(f"wal/{left}").write_at(0, [frame_of(100) * (size // 100)])
+    log = open_log(disk)
+    write(log, frame_of(FILE_BYTES // 8))
+    for _ in range(2):
+        log.prepare_spare()
+        assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+        write(log, frame_of(FILE_BYTES - 300))
+    replay = replay_shard(disk, "wal", start=START, cache_intact=True)
+    assert [len(file.runs) for file in replay.files] == [1, 1, 1]
+
+
+def test_a_spare_that_is_taken_as_soon_as_it_is_there_is_known_to_be_written(
+    disk: HostileDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(disk)
+    write(log, frame_of(FILE_BYTES // 8))
+    rename = disk.rename
+
+    def rotate_after(source: str, target: str) -> None:
+        rename(source, target)
+        if target.endswith(paths.SPARE_WAL):
+            write(log, frame_of(FILE_BYTES - 300))
+
+    monkeypatch.setattr(disk, "rename", rotate_after)
+    log.prepare_spare()
+    assert list_wal_files(disk, "wal") == [1, 2]
+    assert not disk.exists("wal/" + paths.SPARE_WAL)
+    assert not leaves_file(log), "there is nothing to leave it for"
+
+
+def test_a_log_that_nobody_writes_to_stays_in_its_file(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        write(log, frame_of(3_000))
+    log.trim(Position(3, 0))
+    log = open_log(disk, next_frame=4)
+    log.prepare_spare()
+    assert not leaves_file(log)
 
 
 def test_the_first_write_after_a_sync_says_how_far_it_reached(disk: HostileDisk) -> None:
