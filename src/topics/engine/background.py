@@ -17,12 +17,14 @@ CLOSE_TIMEOUT_S = 30.0
 SPARE_STEP_MS = 100
 SEGMENT_STEP_MS = 100
 ROUTER_STEP_MS = 100
+BREATH_S = 0.005
+"""Between steps that follow each other: whoever waits for a lock of theirs gets it."""
 
 
 class Loop:
     """A thread that makes a step at a time, or sooner when asked.
 
-    A step that returns True is followed by the next without a rest.
+    A step that returns True is followed by the next after a breath.
     """
 
     def __init__(
@@ -54,16 +56,18 @@ class Loop:
         self.ask()
         self._thread.join(CLOSE_TIMEOUT_S)
 
-    def _wait_for_step(self) -> bool:
+    def _wait_for_step(self, rest_s: float) -> bool:
         """Wait for the next time or an `ask`; True when it is over."""
-        self._rest.acquire(timeout=self._every_s)
+        self._rest.acquire(timeout=rest_s)
         return self._stopping
 
     def _run(self) -> None:
-        while not self._wait_for_step():
+        rest_s = self._every_s
+        while not self._wait_for_step(rest_s):
+            rest_s = self._every_s
             try:
                 if self._step():
-                    self.ask()
+                    rest_s = BREATH_S
                 self.last_error = None
             except TopicsError as error:
                 self.last_error = error

@@ -127,7 +127,7 @@ def test_while_another_thread_makes_segments_nobody_asks_for_more(
     assert seen == [False]
 
 
-def test_a_step_that_wants_another_gets_it_without_a_rest() -> None:
+def test_a_step_that_wants_another_gets_it_long_before_its_time() -> None:
     steps, done = iter([True, True, False]), threading.Event()
 
     def step() -> bool:
