@@ -212,7 +212,7 @@ class WalLog:
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
         free = [place for place in self._recycled_places() if not self._is_whole(place)]
         for name in names:
-            if free and self._disk.size(name) == self._file_bytes:
+            if free and self._is_whole(name):
                 self._disk.rename(name, free.pop())
             else:
                 self._disk.unlink(name)
