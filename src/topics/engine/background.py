@@ -176,8 +176,10 @@ class Background:
         if engine.pins.take_released() or is_dirty:
             engine.maintain()
 
-    def _router_step(self) -> None:
+    def _router_step(self) -> bool:
+        """Forward; tell whether somebody came between who wanted to read or to change a router."""
         self._engine.forward_once()
+        return self._engine.has_due_routers
 
     def _cold_step(self) -> None:
         if self._engine.stores.cold is not None:

@@ -30,7 +30,7 @@ from topics.engine.queues.redrive import CheckName, redrive
 from topics.engine.queues.settle import Ack, LeaseChange
 from topics.engine.recover import Recovered, recover, wal_directories
 from topics.engine.request import Write
-from topics.engine.routers.forwarder import Forwarder
+from topics.engine.routers.forwarder import Forwarder, never
 from topics.engine.routers.table import Routers
 from topics.engine.seek import is_settled, seq_at
 from topics.engine.segments import read_manifest
@@ -464,19 +464,23 @@ class Engine:
         """Forward what is due; tell whether anything moved."""
         return self._routers.forward_once()
 
+    @property
+    def has_due_routers(self) -> bool:
+        return bool(self._forwarder.due)
+
     def forward_for(self, topic: Topic) -> None:
         """Forward all that is due into a topic, so that a reader finds it."""
-        self._routers.forward_for(topic)
+        self._routers.forward_for(topic, is_enough=never)
 
     def must_forward(self, topic: Topic) -> bool:
         """Tell whether a look at the topic would first forward into it: locks, perhaps a sync."""
         return topic.link is not None and self._routers.is_due(topic)
 
-    def _forward_for_reader(self, topic: Topic) -> None:
+    def _forward_for_reader(self, topic: Topic, is_enough: Callable[[], bool] = never) -> None:
         if topic.link is not None:
             # A shard that takes no writes, or is full, still shows what it has.
             with suppress(StorageError, RetryLater):
-                self._routers.forward_for(topic)
+                self._routers.forward_for(topic, is_enough=is_enough)
 
     def _routed(self, topic: Topic) -> None:
         self._forwarder.due.add(topic)
@@ -577,10 +581,18 @@ class Engine:
         return self.tail_bytes >= self.config.tail_cache_bytes // 2
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
-        """Read what comes after a cursor; what routers still have to bring is brought first."""
-        if topic.link is not None:
-            self._forward_for_reader(topic)
-        return self.read(topic, request)
+        """Read what comes after a cursor, and bring what routers still have to bring where it ends.
+
+        At first no more than a page: a router that is far behind does not hold up its readers.
+        """
+        page = self.read(topic, request)
+        full_seq = page.head_seq + request.limit
+        for is_enough in (lambda: topic.head_seq > full_seq, never):
+            if not page.caught_up or not self.must_forward(topic):
+                break
+            self._forward_for_reader(topic, is_enough)
+            page = self.read(topic, request)
+        return page
 
     def read(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what is there: for whoever is woken by what routers bring, and must not wait."""

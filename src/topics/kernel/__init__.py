@@ -66,6 +66,7 @@ bisect_ts = _twin.bisect_ts
 build_tag_run = _twin.build_tag_run
 check_records = _twin.check_records
 check_tag_run = _twin.check_tag_run
+copy_frames = _twin.copy_frames
 count_live = _twin.count_live
 decode_columns = _twin.decode_columns
 encode_columns = _twin.encode_columns
@@ -126,6 +127,7 @@ __all__ = [
     "build_tag_run",
     "check_records",
     "check_tag_run",
+    "copy_frames",
     "count_live",
     "decode_columns",
     "encode_columns",

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,11 @@ def test_a_wait_for_what_routers_bring_leaves_the_bringing_to_them(
             bringers: list[int] = []
             real = Routers.forward_for
 
-            def forward_for(routers: Routers, topic: Topic) -> None:
+            def forward_for(
+                routers: Routers, topic: Topic, *, is_enough: Callable[[], bool]
+            ) -> None:
                 bringers.append(threading.get_ident())
-                real(routers, topic)
+                real(routers, topic, is_enough=is_enough)
 
             monkeypatch.setattr(Routers, "forward_for", forward_for)
             await place.append("s", 1)

@@ -35,6 +35,9 @@ PAGE: dict[str, Any] = {
     "budget": 999, "skip_nodes": (), "match": None, "include_meta": True, "include_tags": True,
     "include_data": True, "verify": True,
 }  # fmt: skip
+COPY: dict[str, Any] = {
+    "base": 0, "layout": SEGMENT_LAYOUT, "first_seq": 1, "match": None, "verify": True,
+}  # fmt: skip
 FIND: dict[str, Any] = {"base": 0, "layout": SEGMENT_LAYOUT, "start": 0, "stop": 2}
 
 Call = Callable[[ModuleType, Any, Any], object]
@@ -46,6 +49,7 @@ CALLS: dict[str, tuple[bytes, bytes, Call]] = {
     "frames_to_segment": (
         FRAMES, IDX, lambda twin, a, b: twin.frames_to_segment([(a, b, 0, 2)], base=0),
     ),
+    "copy_frames": (DATA, IDX, lambda twin, a, b: twin.copy_frames(a, b, **COPY)),
     "index_segment": (DATA, b"", lambda twin, a, _: twin.index_segment(a, 1)),
     "project_records": (DATA, IDX, lambda twin, a, b: twin.project_records(a, b, **PAGE)),
     "count_live": (IDX, b"", lambda twin, a, _: twin.count_live(a, 0, 2)),

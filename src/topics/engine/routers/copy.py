@@ -5,6 +5,7 @@ not match its checksum, because the copy gets a checksum of its own.
 """
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -14,7 +15,6 @@ from topics.errors import CorruptData
 from topics.kernel import (
     FLAG_BATCH_OPEN,
     FLAG_DELETED,
-    FLAG_DURABLE,
     FLAG_META,
     FLAG_NODE,
     FLAG_TAG,
@@ -22,14 +22,17 @@ from topics.kernel import (
     IDX_ENTRY_BYTES,
     WAL_LAYOUT,
     Batch,
-    Buffer,
     bisect_ts,
+    copy_frames,
+    count_live,
     match_tags,
+    shift_idx,
     stamp_batch,
     xxh3_64,
 )
 from topics.model.json_text import decode_object, encode_object
 from topics.model.routers import ROUTER_META_KEY
+from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import View
 
 FRAME_APPEND = 1
@@ -46,41 +49,68 @@ _OWN_FLAGS = FLAG_NODE | FLAG_TAG | FLAG_META
 
 
 class Copies:
-    """Copies without topic, seq, time and checksum; their entries have the source's `$ts`."""
+    """Copies that still have topic, seq, time and checksum of their sources."""
 
-    def __init__(self) -> None:
-        self.frames = bytearray()
-        self.idx = bytearray()
-        self.sources: list[int] = []
-        """The source seq of each copy."""
-        self.makers: list[Router] = []
+    def __init__(
+        self,
+        frames: bytearray | None = None,
+        idx: bytearray | None = None,
+        makers: list[Router] | None = None,
+    ) -> None:
+        self.frames = bytearray() if frames is None else frames
+        self.idx = bytearray() if idx is None else idx
+        self.makers: list[Router] = [] if makers is None else makers
         """The router of each copy."""
 
     @property
     def count(self) -> int:
-        return len(self.sources)
+        return len(self.makers)
 
     @property
     def payload_bytes(self) -> int:
         return len(self.frames) - FRAME_OVERHEAD_BYTES * self.count
 
-    def add(self, frame: Buffer, *, ts: int, flags: int, source: int, maker: Router) -> None:
+    @property
+    def last_source(self) -> int:
+        """The source seq of the last copy."""
+        offset = _ENTRY.unpack_from(self.idx, len(self.idx) - IDX_ENTRY_BYTES)[0]
+        seq: int = _U64.unpack_from(self.frames, offset + _SEQ_OFFSET)[0]
+        return seq
+
+    def add(self, frame: Buffer, *, ts: int, flags: int, maker: Router) -> None:
         self.idx += _ENTRY.pack(len(self.frames), len(frame), ts, flags)
         self.frames += frame
-        self.sources.append(source)
         self.makers.append(maker)
+
+    def extend(self, others: "Copies") -> None:
+        """Take in the copies of what follows in the source; they are used up."""
+        if not self.count:
+            self.frames, self.idx, self.makers = others.frames, others.idx, others.makers
+            return
+        shift_idx(others.idx, len(self.frames))
+        self.idx += others.idx
+        self.frames += others.frames
+        self.makers += others.makers
 
     def cut(self, count: int) -> None:
         """Keep only the first copies."""
         if count < self.count:
             del self.frames[_ENTRY.unpack_from(self.idx, count * IDX_ENTRY_BYTES)[0] :]
             del self.idx[count * IDX_ENTRY_BYTES :]
-            del self.sources[count:]
             del self.makers[count:]
+
+    def credit(self) -> None:
+        """Count them for their routers."""
+        makers = self.makers
+        if makers and makers.count(makers[0]) == len(makers):  # much faster than to count each
+            makers[0].forwarded_total += len(makers)
+            return
+        for router, count in Counter(makers).items():
+            router.forwarded_total += count
 
     def open_batch(self) -> None:
         """Have the log take all of them or none."""
-        for (offset, *_), _ in zip(_ENTRY.iter_unpack(self.idx), self.sources[1:], strict=False):
+        for offset, *_ in list(_ENTRY.iter_unpack(self.idx))[:-1]:
             self.frames[offset + _FRAME_FLAGS_OFFSET] |= FLAG_BATCH_OPEN
 
     def stamp(
@@ -115,10 +145,10 @@ def copy_records(
     skip_deleted: bool,
 ) -> Copies:
     """Copy all records of a view that pass; a deleted one too while its bytes are still there."""
-    if layout == WAL_LAYOUT and len(routers) == 1 and _takes_all(view, routers[0]):
-        return _copy_stretch(view, routers[0], first_seq=first_seq, verify=verify)
     idx = view.idx if skip_deleted else _undeleted(view.idx)
     view = View(idx, view.buffer, view.base)
+    if len(routers) == 1 and routers[0].copies_whole:
+        return _copy_whole(view, routers[0], layout=layout, first_seq=first_seq, verify=verify)
     wanted = [_wanted(view, router, layout) for router in routers]
     copies = Copies()
     for i, (offset, size, ts, flags) in enumerate(_ENTRY.iter_unpack(idx)):
@@ -130,56 +160,30 @@ def copy_records(
         source = first_seq + i
         frame = _read(view, offset, size, seq=source, layout=layout, verify=verify)
         for router in takers:
-            made, made_flags = _copy(frame, router, mark=f"{router.name}:{source_id}:{source}")
-            copies.add(made, ts=ts, flags=made_flags, source=source, maker=router)
+            made, made_flags = _copy(frame, router, seq=source, source_id=source_id)
+            copies.add(made, ts=ts, flags=made_flags, maker=router)
     return copies
 
 
-def _takes_all(view: View, router: Router) -> bool:
-    """Tell whether the bytes of a view are just the bytes of its copies."""
-    flags = set(bytes(view.idx[_FLAGS_OFFSET::IDX_ENTRY_BYTES]))
-    return (
-        router.match is None
-        and router.copies_whole
-        and not any(flag & FLAG_DELETED for flag in flags)
+def _copy_whole(view: View, router: Router, *, layout: int, first_seq: int, verify: bool) -> Copies:
+    """Copy frames as they are, in one piece: the usual case, and fifty times as fast."""
+    frames, idx = copy_frames(
+        view.buffer,
+        view.idx,
+        base=view.base,
+        layout=layout,
+        first_seq=first_seq,
+        match=router.match,
+        verify=verify,
     )
+    return Copies(frames, idx, [router] * (len(idx) // IDX_ENTRY_BYTES))
 
 
-def _copy_stretch(view: View, router: Router, *, first_seq: int, verify: bool) -> Copies:
-    """Copy the frames of a chunk as one piece: ten times as fast, and the usual case."""
-    entries = list(_ENTRY.iter_unpack(view.idx))
-    begin, end = entries[0][0], entries[-1][0] + entries[-1][1]
-    copies = Copies()
-    frames = copies.frames = bytearray(memoryview(view.buffer)[begin - view.base : end - view.base])
-    if verify:
-        _check_frames(frames, entries, first_seq=first_seq)
-    pack, foreign = _ENTRY.pack, ~(FLAG_BATCH_OPEN | FLAG_DURABLE) & 0xFF
-    for offset, *_ in entries:
-        frames[offset - begin + _FRAME_FLAGS_OFFSET] &= foreign
-    copies.idx = bytearray(
-        b"".join([pack(offset - begin, size, ts, flags) for offset, size, ts, flags in entries])
-    )
-    copies.sources = list(range(first_seq, first_seq + len(entries)))
-    copies.makers = [router] * len(entries)
-    return copies
-
-
-def _check_frames(
-    frames: bytearray, entries: list[tuple[int, int, int, int]], *, first_seq: int
-) -> None:
-    view, begin = memoryview(frames), entries[0][0]
-    for seq, (offset, size, _, _) in enumerate(entries, first_seq):
-        at, end = offset - begin, offset - begin + size - _U64.size
-        (found_seq,) = _U64.unpack_from(frames, at + _SEQ_OFFSET)
-        if (
-            found_seq != seq
-            or xxh3_64(view[at + _LEN_BYTES : end]) != _U64.unpack_from(view, end)[0]
-        ):
-            raise CorruptData(f"record {seq} at byte {offset} does not match its checksum")
-
-
-def _undeleted(idx: Buffer) -> bytes:
+def _undeleted(idx: Buffer) -> Buffer:
     """Return the entries without their delete flags, where the bytes of the record are left."""
+    count = len(idx) // IDX_ENTRY_BYTES
+    if count_live(idx, 0, count)[0] == count:
+        return idx
     entries = bytearray(idx)
     for at in range(0, len(entries), IDX_ENTRY_BYTES):
         if entries[at + _FLAGS_OFFSET] & FLAG_DELETED and any(entries[at + 4 : at + 8]):
@@ -234,8 +238,8 @@ def _read(view: View, offset: int, size: int, *, seq: int, layout: int, verify: 
     return _Frame(flags & _OWN_FLAGS, node, tag, data)
 
 
-def _copy(frame: _Frame, router: Router, *, mark: str) -> tuple[bytes, int]:
-    """Build the WAL frame of a copy, its stamped fields zero; return it with its idx flags."""
+def _copy(frame: _Frame, router: Router, *, seq: int, source_id: int) -> tuple[bytes, int]:
+    """Build the WAL frame of a copy, not yet stamped; return it with its idx flags."""
     flags, node, tag, data = frame.flags, frame.node, frame.tag, frame.data
     if not router.copies_whole:
         definition = router.definition
@@ -244,10 +248,11 @@ def _copy(frame: _Frame, router: Router, *, mark: str) -> tuple[bytes, int]:
         if not definition.preserve_tag:
             flags, tag = flags & ~FLAG_TAG, b""
         if definition.guarantee == "exactly_once":
+            mark = f"{router.name}:{source_id}:{seq}"
             flags, data = flags | FLAG_META, _with_mark(frame, mark)
     size = FRAME_OVERHEAD_BYTES + len(node) + len(tag) + len(data)
     head = _WAL_HEADER.pack(
-        size - _LEN_BYTES, FRAME_APPEND, flags, 0, 0, 0, len(node), len(tag), len(data)
+        size - _LEN_BYTES, FRAME_APPEND, flags, 0, seq, 0, len(node), len(tag), len(data)
     )
     return b"".join((head, node, tag, data, bytes(_U64.size))), flags
 

@@ -8,8 +8,6 @@ restart cannot (the source is in memory, the destination rejects, routers go in 
 copies are written, with the cursor in the same batch.
 """
 
-from collections import Counter
-
 from topics.clock import Clock
 from topics.engine.append import Append, check_caps, reserve
 from topics.engine.routers.gather import Stretch
@@ -68,8 +66,7 @@ class CopyBatch(Append):
         link, topic, stretch = self._link, self.topic, self._stretch
         super().publish()
         link.cursor = stretch.upto
-        for router, count in Counter(stretch.copies.makers).items():
-            router.forwarded_total += count
+        stretch.copies.credit()
         if link.in_cycle:
             looked_at = min((out.cursor for out in topic.links), default=topic.head_seq)
             kept = [hops for hops in topic.hops if hops[1] > looked_at]

@@ -29,7 +29,7 @@ WAVES_MAX = 64
 """So many steps along chains of routers in one call; what is due then stays due."""
 
 
-def _never() -> bool:
+def never() -> bool:
     return False
 
 
@@ -52,10 +52,10 @@ class Forwarder:
         """Sources that have grown; writers add to it under their shard's lock."""
         self._waiting: set[Link] = set()
 
-    def forward_once(self, *, is_wanted: Callable[[], bool]) -> bool:
-        """Forward what is due; tell whether anything moved.
+    def forward_once(self, *, is_over: Callable[[], bool]) -> bool:
+        """Forward what is due until it `is_over`; tell whether anything moved.
 
-        Ends early when somebody wants the lock; what is due then stays due.
+        What is due then stays due.
         """
         moved = False
         failure: TopicsError | None = None
@@ -64,26 +64,26 @@ class Forwarder:
         for _ in range(WAVES_MAX):
             links = ready | {link for topic in self._take_due() for link in topic.links}
             ready = set()
-            for link in sorted(links - self._waiting_now(now_s), key=_by_name):
+            for link in sorted(links - self._waiting_now(now_s), key=_by_lag):
                 try:
-                    moved = self.forward(link, is_wanted=is_wanted) or moved
+                    moved = self.forward(link, is_over=is_over) or moved
                 except (RetryLater, StorageError) as error:
                     failure = failure or error
-            if not self.due or is_wanted():
+            if not self.due or is_over():
                 break
         if isinstance(failure, StorageError):
             raise failure
         return moved
 
-    def forward(self, link: Link, *, is_wanted: Callable[[], bool] = _never) -> bool:
-        """Forward all that the source has; tell whether the cursor moved."""
+    def forward(self, link: Link, *, is_over: Callable[[], bool] = never) -> bool:
+        """Forward what the source has until it `is_over`; tell whether the cursor moved."""
         head_seq, before = link.source.head_seq, link.cursor
         self._waiting.discard(link)
         limit = STEP_RECORDS
         try:
             if link.cursor < head_seq and link.dest.config.durability == "fsync":
                 self._sync_source(link)
-            while link.cursor < head_seq and limit and not is_wanted():
+            while link.cursor < head_seq and limit and not is_over():
                 limit = self._step(link, head_seq, limit)
         except (RetryLater, StorageError):
             self._wait(link)
@@ -164,5 +164,6 @@ class Forwarder:
         return self._shards[topic.id % len(self._shards)]
 
 
-def _by_name(link: Link) -> str:
-    return link.dest.name
+def _by_lag(link: Link) -> tuple[int, str]:
+    """Put the one that is furthest behind first: a turn may be over after a single step."""
+    return link.cursor - link.source.head_seq, link.dest.name

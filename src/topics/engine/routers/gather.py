@@ -1,9 +1,10 @@
 """What a link has to look at next: a stretch of its source, as copies.
 
-Takes no lock, like a read. Keeps: a step ends at the end of a run, so that its copies are all safe
-in the same way; what the source lost before it was looked at is told, exactly once.
+Takes no lock, like a read. Keeps: the records of a step are all safe in the same way; what the
+source lost before it was looked at is told, exactly once.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.engine.routers.copy import Copies, copy_records
@@ -14,7 +15,7 @@ from topics.kernel import IDX_ENTRY_BYTES
 from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import fitting_stop
 
-STEP_RECORDS = 1024
+STEP_RECORDS = 4096
 STEP_BYTES = 1 << 20
 
 
@@ -44,16 +45,39 @@ def gather(link: Link, head_seq: int, *, hot_disk: Disk, limit: int = STEP_RECOR
     if found is None or found[0].first_seq + found[1] > upto or hops >= HOPS_MAX:
         return Stretch(upto, Copies())
     run, at = found
-    stop = min(run.count, upto - run.first_seq + 1, at + limit)
-    copies, stop = copy_run(link, run, at, stop)
-    return Stretch(run.first_seq + stop - 1, copies, volatile=is_volatile(run, hot_disk), hops=hops)
+    first_seq, volatile = run.first_seq + at, is_volatile(run, hot_disk)
+    copies, upto = _copy_runs(
+        link,
+        first_seq,
+        min(upto, first_seq + limit - 1),
+        wanted=lambda run: is_volatile(run, hot_disk) == volatile,
+    )
+    return Stretch(upto, copies, volatile=volatile, hops=hops)
 
 
-def copy_run(link: Link, run: Run, start: int, stop: int) -> tuple[Copies, int]:
+def _copy_runs(
+    link: Link, first_seq: int, last_seq: int, *, wanted: Callable[[Run], bool]
+) -> tuple[Copies, int]:
+    """Copy what follows each other in wanted runs; return the copies and their last seq."""
+    copies, seq = Copies(), first_seq
+    for run, at, end in link.source.stretches_from(first_seq):
+        stop = min(end, last_seq - run.first_seq + 1)
+        room = STEP_BYTES - len(copies.frames)
+        if run.first_seq + at != seq or at >= stop or room <= 0 or not wanted(run):
+            break
+        more, stop = copy_run(link, run, at, stop, max_bytes=room)
+        copies.extend(more)
+        seq = run.first_seq + stop
+    return copies, seq - 1
+
+
+def copy_run(
+    link: Link, run: Run, start: int, stop: int, *, max_bytes: int = STEP_BYTES
+) -> tuple[Copies, int]:
     """Copy entries [start, stop) of a run; return the copies and where they end."""
     idx = run.idx()
     offset = int.from_bytes(idx[start * IDX_ENTRY_BYTES : start * IDX_ENTRY_BYTES + 4], "little")
-    stop = max(start + 1, fitting_stop(idx, start, stop, offset + STEP_BYTES))
+    stop = max(start + 1, fitting_stop(idx, start, stop, offset + max_bytes))
     view = run.view(start, stop)
     copies = copy_records(
         view,

@@ -179,10 +179,9 @@ class Rebuild:
             upto = run.first_seq + stop - 1
             if copies.count > boundary - self._seq:
                 copies.cut(boundary - self._seq)
-                upto = copies.sources[-1]
+                upto = copies.last_source
             link.cursor = upto
-            for router in copies.makers:
-                router.forwarded_total += 1
+            copies.credit()
             if copies.count:
                 flags = FLAG_DURABLE if topic.config.durable else 0
                 batch, self._ts = copies.stamp(

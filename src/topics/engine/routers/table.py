@@ -146,22 +146,20 @@ class Routers:
         with self._turn:
             pass  # a lock is not fair: without this a busy forwarder would let nobody else in
         with self._lock:
-            return self._forwarder.forward_once(is_wanted=self._turn.locked)
+            return self._forwarder.forward_once(is_over=self._turn.locked)
 
     def is_due(self, topic: Topic) -> bool:
         """Tell whether something is to be forwarded into a topic; takes no lock."""
         return any(link.is_due for link in _chain(topic))
 
-    def forward_for(self, topic: Topic) -> None:
-        """Forward everything that is due into a topic, from the far end of its chain."""
+    def forward_for(self, topic: Topic, *, is_enough: Callable[[], bool]) -> None:
+        """Forward what is due into a topic, from the far end of its chain, until that is enough."""
         if not self.is_due(topic):
             return
-        with self._turn:
-            pass
-        with self._lock:
+        with self.held():
             for link in reversed(_chain(topic)):
                 if link.is_due:
-                    self._forwarder.forward(link)
+                    self._forwarder.forward(link, is_over=is_enough)
 
     # Inside.
 

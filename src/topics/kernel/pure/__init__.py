@@ -2,6 +2,7 @@
 
 from topics.kernel.pure.answers import format_answers
 from topics.kernel.pure.columns import decode_columns
+from topics.kernel.pure.copy import copy_frames
 from topics.kernel.pure.encode import encode_columns
 from topics.kernel.pure.frame import xxh3_64
 from topics.kernel.pure.gather import Gathering
@@ -35,6 +36,7 @@ __all__ = [
     "build_tag_run",
     "check_records",
     "check_tag_run",
+    "copy_frames",
     "count_live",
     "decode_columns",
     "encode_columns",

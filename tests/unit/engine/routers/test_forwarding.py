@@ -1,13 +1,23 @@
 """What a copy is, when it comes, and what is told of those that cannot come."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
 from tests.unit.engine.place import Place, gap_of, seqs_of
 
+from topics.clock import Clock
+from topics.engine import background
 from topics.engine.background import Background
+from topics.engine.routers import forwarder, gather
+from topics.engine.routers.forward import submit_stretch
+from topics.engine.routers.forwarder import Forwarder
+from topics.engine.routers.gather import Stretch
+from topics.engine.routers.link import Link
+from topics.engine.shard import Shard
 from topics.model.diff import Record
+from topics.storage.wal.group_commit import Commitment
 
 AB = {"source": "a", "dest": "b"}
 DEADLINE_S = 10
@@ -155,14 +165,167 @@ def test_a_thread_forwards_what_nobody_reads(place: Place, monkeypatch: pytest.M
         return True
 
     monkeypatch.setattr(engine, "forward_once", step)
-    background = Background(engine)
+    threads = Background(engine)
     try:
         route(place)
         place.fill("a", 1)
         assert moved.wait(DEADLINE_S)
         assert engine.topic("b").head_seq == 1
     finally:
-        background.stop()
+        threads.stop()
+
+
+def test_a_thread_goes_on_when_somebody_came_between(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = place.log.engine
+    forward, begun, moved = engine.forward_once, threading.Event(), threading.Event()
+
+    def step() -> bool:
+        if not begun.is_set():
+            begun.set()
+            return engine._forwarder.forward_once(is_over=lambda: True)
+        if forward():
+            moved.set()
+        return True
+
+    monkeypatch.setattr(engine, "forward_once", step)
+    monkeypatch.setattr(background, "ROUTER_STEP_MS", 60_000)
+    route(place)
+    place.fill("a", 1)
+    threads = Background(engine)
+    try:
+        engine.on_routers_due()
+        assert moved.wait(DEADLINE_S)
+        assert engine.topic("b").head_seq == 1
+    finally:
+        threads.stop()
+
+
+# How far a step and a turn go.
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Which destination got how many records, step by step."""
+    seen: list[tuple[str, int]] = []
+
+    def submit(shard: Shard, link: Link, stretch: Stretch, *, clock: Clock) -> Commitment | None:
+        seen.append((link.dest.name, stretch.copies.count))
+        return submit_stretch(shard, link, stretch, clock=clock)
+
+    monkeypatch.setattr(forwarder, "submit_stretch", submit)
+    return seen
+
+
+def test_a_step_takes_many_runs_in_both_layouts(place: Place, steps: list[tuple[str, int]]) -> None:
+    route(place)
+    place.fill("a", 10, tag="t", node="n")
+    place.log.engine.checkpoint()
+    place.fill("a", 5)
+    assert len(place.log.engine.topic("a").runs) > 3
+    assert data(place) == [*range(10), *range(5)]
+    assert steps == [("b", 15)]
+    assert [(r.tag, r.node) for r in read(place)] == [("t", "n")] * 10 + [(None, None)] * 5
+
+
+def test_a_step_takes_so_many_bytes_and_no_more(
+    place: Place, steps: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route(place)
+    place.fill("a", 10, tag="t" * 100)
+    place.log.engine.checkpoint()
+    place.fill("a", 4, tag="t" * 100)
+    (size,) = {len(chunk.frames) // chunk.count for chunk in place.log.engine.topic("a").chunks()}
+    monkeypatch.setattr(gather, "STEP_BYTES", 4 * size)
+    assert data(place) == [*range(10), *range(4)]
+    assert steps == [("b", 4), ("b", 4), ("b", 4), ("b", 2)]
+
+
+def test_records_that_are_not_safe_in_the_same_way_are_not_copied_together(
+    place: Place, steps: list[tuple[str, int]]
+) -> None:
+    place.log.create("e", durability="ephemeral")
+    place.log.create("d", durability="fsync")
+    place.log.engine.put_router("r", {"source": "e", "dest": "d"})
+    place.fill("e", 3)
+    place.log.create("e", durability="disk")
+    place.fill("e", 3)
+    assert data(place, "d") == [0, 1, 2] * 2
+    assert steps == [("d", 3), ("d", 3)]
+    place.cut()
+    assert data(place, "d") == [0, 1, 2] * 2
+
+
+def test_a_page_brings_no_more_than_fills_it(
+    place: Place, steps: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarder, "STEP_RECORDS", 4)
+    route(place)
+    place.fill("a", 20)
+    page = place.log.diff("b", limit=3)
+    assert (seqs_of(page), page.caught_up, steps) == ([1, 2, 3], False, [("b", 4)])
+    page = place.log.diff("b", from_seq=4, limit=4)
+    assert (seqs_of(page), page.caught_up, len(steps)) == ([5, 6, 7, 8], False, 3)
+    page = place.log.diff("b", from_seq=4, limit=7)
+    assert (len(page.records), page.caught_up, len(steps)) == (7, False, 3)
+    assert data(place) == list(range(20))
+    assert place.log.engine.router_state("r").lag == 0
+
+
+def test_a_page_that_would_end_with_the_topic_brings_all(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarder, "STEP_RECORDS", 2)
+    route(place)
+    place.fill("a", 9)
+    place.log.append("a", [{"data": "rare", "tag": "x"}])
+    page = place.log.diff("b", limit=2, match="x")
+    assert [r.data for r in page.records] == ["rare"]
+    assert page.caught_up
+    assert place.log.engine.router_state("r").lag == 0
+
+
+def test_a_reader_waits_for_one_step_of_others_not_for_all(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarder, "STEP_RECORDS", 2)
+    engine = place.log.engine
+    route(place)
+    engine.put_router("s", {"source": "a", "dest": "c"})
+    place.fill("a", 10)
+    heads: list[int] = []
+    reader = threading.Thread(target=lambda: heads.append(place.log.state("c").head_seq))
+    real = Forwarder._step
+
+    def step(self: Forwarder, link: Link, head_seq: int, limit: int) -> int:
+        if link.dest.name == "b" and not reader.is_alive() and not heads:
+            reader.start()
+            deadline_s = time.monotonic() + DEADLINE_S
+            while not engine._routers._turn.locked() and time.monotonic() < deadline_s:
+                time.sleep(0.001)
+        return real(self, link, head_seq, limit)
+
+    monkeypatch.setattr(Forwarder, "_step", step)
+    assert engine.forward_once()
+    assert engine.router_state("r").lag == 8
+    reader.join(DEADLINE_S)
+    assert heads == [10]
+    assert engine.has_due_routers
+    assert engine.forward_once()
+    assert engine.router_state("r").lag == 0
+
+
+def test_who_is_furthest_behind_goes_first(place: Place, steps: list[tuple[str, int]]) -> None:
+    engine = place.log.engine
+    route(place)
+    engine.put_router("s", {"source": "a", "dest": "c"})
+    place.fill("a", 5)
+    assert place.log.state("b").head_seq == 5
+    place.fill("a", 1)
+    looks = iter([False, True, True, True])
+    engine._forwarder.forward_once(is_over=lambda: next(looks))
+    assert steps == [("b", 5), ("c", 6)]
 
 
 def test_exactly_once_says_where_a_copy_comes_from(place: Place) -> None:
