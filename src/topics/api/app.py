@@ -253,7 +253,7 @@ class App:
                 if not waiter.take(topic, exchange.body, exchange, answer_gathered):
                     others.append(exchange)
             except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-                self._guard(exchange, partial(self._answer_bug, exchange, bug))
+                self._guard(exchange, partial(self.answer_bug, exchange, bug))
         return others
 
     def _take_late(self, exchange: Exchange) -> None:
@@ -276,7 +276,7 @@ class App:
         except TopicsError as error:
             exchange.fail(error)
         except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-            self._answer_bug(exchange, bug)
+            self.answer_bug(exchange, bug)
         else:
             if waits is not None:
                 exchange.is_slow = True
@@ -308,7 +308,7 @@ class App:
         except TopicsError as error:
             exchange.fail(error)
         except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-            self._answer_bug(exchange, bug)
+            self.answer_bug(exchange, bug)
 
     def _comes_early(self, exchange: Exchange) -> bool:
         """Tell whether this is for a stream that can be had soon.
@@ -340,7 +340,7 @@ class App:
             raise LimitReached("max_inflight_per_key", self.inflight_max)
         return True
 
-    def _answer_bug(self, exchange: Exchange, bug: Exception) -> None:
+    def answer_bug(self, exchange: Exchange, bug: Exception) -> None:
         self.request_log.bug(exchange, bug)
         exchange.fail(TopicsError("something went wrong here: the server's log has the details"))
 

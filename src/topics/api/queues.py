@@ -1,13 +1,16 @@
 """`POST /v0/topics/:topic/{claim,ack,nack,extend}`: what workers say to a queue."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topics.aio import AsyncLog
 from topics.api.exchange import Exchange
 from topics.api.settled import answer_when_settled
 from topics.engine.shard import Shard
+from topics.engine.topics.topic import Topic
+from topics.errors import TopicsError
 from topics.limits import check_topic_name
 from topics.model.queues import (
     AckRequest,
@@ -29,11 +32,40 @@ _DECODE_REDRIVE = msgspec.json.Decoder(RedriveRequest).decode
 _DECODE_EXTEND = msgspec.json.Decoder(ExtendRequest).decode
 
 
-async def claim(app: "App", exchange: Exchange) -> None:
+def claim(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     """Claim jobs; with `claim_jitter_ms` together with whoever else comes in that time."""
     request = exchange.decode(_DECODE_CLAIM)
-    claimed = await app.ready_log.claim_jobs(app.engine.topic(exchange.name), request)
-    exchange.reply(200, _claimed_json(exchange, claimed))
+    log, topic = app.ready_log, app.engine.topic(exchange.name)
+    if log.may_block(topic, 0):
+        return _claim_aside(log, exchange, topic, request)
+    log.claim_soon(topic, request, _ClaimAnswer(exchange))
+    return None
+
+
+async def _claim_aside(
+    log: AsyncLog, exchange: Exchange, topic: Topic, request: ClaimRequest
+) -> None:
+    exchange.reply(200, _claimed_json(exchange, await log.claim_jobs(topic, request)))
+
+
+class _ClaimAnswer:
+    """A claimer who asked over HTTP."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    @property
+    def is_gone(self) -> bool:
+        return self._exchange.answered
+
+    def settle(self, claimed: Claimed | None, error: Exception | None) -> None:
+        exchange = self._exchange
+        if isinstance(error, TopicsError):
+            exchange.fail(error)
+        elif error is not None:
+            exchange.app.answer_bug(exchange, error)
+        elif claimed is not None:
+            exchange.reply(200, _claimed_json(exchange, claimed))
 
 
 def _claimed_json(exchange: Exchange, claimed: Claimed) -> bytes:

@@ -434,3 +434,67 @@ def test_a_write_to_partitions_leaves_nothing_to_the_garbage_collector(served: S
         assert [found for found in gc.get_objects() if isinstance(found, Spread)] == []
     finally:
         gc.enable()
+
+
+# Claims of one turn.
+
+CLAIM = post("/v0/topics/q/claim", b'{"node":"w","max":2}')
+
+
+def queue_of(served: Served, jobs: int) -> None:
+    log = served.app.ready_log.log
+    log.create("q", type="queue", lease_ms=600_000, durability="disk")
+    log.append("q", [{"data": n} for n in range(jobs)])
+
+
+def in_flight(served: Served) -> int:
+    queue = served.app.ready_log.log.state("q").queue
+    assert queue is not None
+    return queue.in_flight
+
+
+def test_claims_of_a_turn_are_dealt_together_and_not_to_whoever_left(served: Served) -> None:
+    queue_of(served, 4)
+    wires = [served.connect() for _ in range(5)]
+    for wire in wires:
+        ask(wire, CLAIM)
+    assert isinstance(wires[1].protocol, asyncio.Protocol)
+    wires[1].protocol.connection_lost(None)
+    for wire in wires:
+        if wire is not wires[1]:
+            served.wait_for(wire, 1)
+    told = [[answer.body for answer in answers(wire.take())] for wire in wires]
+    counts = [[msgspec.json.decode(body)["count"] for body in bodies] for bodies in told]
+    assert counts == [[1], [], [1], [1], [1]]
+    assert in_flight(served) == 4
+    assert served.app.keyring.anonymous.requests == 0
+
+
+def test_what_was_asked_behind_a_claim_waits_for_it(served: Served) -> None:
+    queue_of(served, 2)
+    wire = served.connect()
+    ask(wire, CLAIM + post("/v0/topics/q/ack", b'{"node":"w","seqs":[1,2]}'))
+    served.wait_for(wire, 2)
+    claimed, acked = [msgspec.json.decode(answer.body) for answer in answers(wire.take())]
+    assert (claimed["count"], acked["acked_seqs"]) == (2, [1, 2])
+
+
+def test_a_bug_in_the_claims_of_a_turn_is_told_to_each(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_of(served, 2)
+    wires = [served.connect() for _ in range(2)]
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.app.engine, "submit_claims", fail)
+        for wire in wires:
+            ask(wire, CLAIM)
+            served.wait_for(wire, 1)
+    assert statuses(*wires) == [500, 500]
+    ask(wires[0], CLAIM)
+    served.wait_for(wires[0], 1)
+    assert statuses(wires[0]) == [200]
+    assert served.app.keyring.anonymous.requests == 0

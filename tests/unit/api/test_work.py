@@ -1,5 +1,6 @@
 """Jobs pushed to workers."""
 
+import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -163,5 +164,29 @@ def test_a_claim_that_first_has_to_forward_leaves_the_event_loop(
             assert (await next_job(stream))["data"] == "a"
             assert claimers
             assert threading.get_ident() not in claimers
+
+    run(scenario)
+
+
+async def ask_to_claim(place: Place) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Begin a claim and leave its answer unread."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    place.writers.append(writer)
+    body = b'{"node":"w"}'
+    lines = ["POST /v0/topics/q/claim HTTP/1.1", f"Host: 127.0.0.1:{place.port}"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
+    writer.write("\r\n".join(lines).encode() + body)
+    return reader, writer
+
+
+def test_who_leaves_before_the_window_ends_is_dealt_no_job(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, "a", claim_jitter_ms=300)
+            _, writer = await ask_to_claim(place)
+            await until(lambda: any(not c.is_idle for c in place.app.connections))
+            writer.transport.abort()
+            status, answer = await place.call("POST", "/v0/topics/q/claim", {"node": "later"})
+            assert (status, answer["count"]) == (200, 1)
 
     run(scenario)

@@ -93,3 +93,17 @@ def test_a_reader_keeps_what_it_reads(tmp_path: Path) -> None:
         log.drop("t")
         assert bytes(view.buffer[:1])  # the bytes are still there
         assert len(view.idx) == 80
+
+
+def test_deleting_here_and_there_keeps_few_files_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path) as log:
+        maps = log.engine.topic("t").segments()[0].maps
+        maps.release_all()
+        monkeypatch.setattr(maps, "_most", 6)  # two segments with a map and two files
+        for seq in range(1, 40, 4):
+            log.engine.topic("t").apply_delete_seqs([seq])
+        found = [Path(name).name for name in open_below(tmp_path) if name.endswith(".data")]
+        assert sorted(found) == ["seg-0000000000000033.data", "seg-0000000000000037.data"]
+    assert open_below(tmp_path) == []

@@ -3,6 +3,8 @@
 Keeps: a job is gone for others only when it is as safely gone as the queue's class promises.
 """
 
+from collections.abc import Sequence
+
 from topics.engine.forecast import Change, Forecast, tell_floors
 from topics.engine.shard import Shard
 from topics.engine.topics.topic import Topic
@@ -13,7 +15,7 @@ from topics.storage.wal.group_commit import Commitment, Waiter
 class Removal(Change):
     """Records on their way out."""
 
-    __slots__ = ("_seqs", "_shard")
+    __slots__ = ("_shard", "seqs")
 
     def __init__(
         self,
@@ -29,16 +31,20 @@ class Removal(Change):
         super().__init__(frames, frames=len(frames), needs_sync=needs_sync, waiter=waiter)
         self._shard = shard
         self.topic = topic
-        self._seqs = seqs
+        self.seqs = seqs
         """Ascending."""
         topic.awaiting_sync += needs_sync
 
     def publish(self) -> None:
+        self.remove([self])
+
+    def remove(self, removals: Sequence["Removal"]) -> None:
+        """Publish several of its topic at once: each file is opened, and the floor moved, once."""
         topic = self.topic
-        topic.awaiting_sync -= self.needs_sync
+        topic.awaiting_sync -= sum([removal.needs_sync for removal in removals])
         self._shard.dirty.add(topic)
         try:
-            topic.apply_delete_seqs(self._seqs)
+            topic.apply_delete_seqs(sorted([seq for r in removals for seq in r.seqs]))
         except DiskFailed:
             topic.recount()  # some flags are set, some are not
             topic.settle_earliest(topic.floors.earliest_seq)
@@ -48,7 +54,7 @@ class Removal(Change):
         self.topic.awaiting_sync -= self.needs_sync
 
     def foresee(self, forecast: Forecast) -> None:
-        forecast.remove(self._seqs)
+        forecast.remove(self.seqs)
 
 
 def settle_floors(shard: Shard, topic: Topic) -> list[Commitment]:

@@ -5,7 +5,7 @@ class; the others are so at once, and on the log only where leases are durable: 
 lost one does is to make a job ready too early or too late.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
 from topics.engine.queues.events import (
@@ -23,9 +23,9 @@ from topics.storage.wal.group_commit import Commitment, Waiter
 
 
 class Ack(Removal):
-    """One ack on its way, and what it will answer."""
+    """One ack on its way, and what it will answer. Acks that follow each other end together."""
 
-    __slots__ = ("_jobs", "_skipped", "_table", "acked")
+    __slots__ = ("_company", "_jobs", "_skipped", "_table", "acked")
 
     def __init__(
         self,
@@ -43,24 +43,42 @@ class Ack(Removal):
         if seqs and has_durable_records(topic):
             frames = [ack_frame(topic, seqs, node=request.node)]
         super().__init__(shard, topic, seqs, frames=frames, waiter=waiter)
+        self._company: list[Ack] = []
         self.acked: Acked | None = None
 
     @property
     def answer(self) -> object:
         return self.acked
 
+    def company(self, following: Iterable[Commitment]) -> Sequence[Commitment]:
+        self._company = []
+        for ticket in following:
+            if (
+                not isinstance(ticket, Ack)
+                or ticket.topic is not self.topic
+                or ticket.needs_sync != self.needs_sync
+            ):
+                break
+            self._company.append(ticket)
+        return self._company
+
     def publish(self) -> None:
-        super().publish()
+        acks = [self, *self._company]
+        self.remove(acks)
         ready, in_flight = _counts(self.topic, self._table)
+        for ack in acks:
+            ack.conclude(ready=ready, in_flight=in_flight)
+        if any(ack.seqs for ack in acks):
+            self._table.notify()
+
+    def conclude(self, *, ready: int, in_flight: int) -> None:
         self.acked = Acked(
-            acked=len(self._seqs),
-            acked_seqs=self._seqs,
+            acked=len(self.seqs),
+            acked_seqs=self.seqs,
             skipped=self._skipped,
             ready=ready,
             in_flight=in_flight,
         )
-        if self._seqs:
-            self._table.notify()
 
     def abort(self) -> None:
         super().abort()

@@ -220,8 +220,9 @@ class Topic:
 
     def apply_delete_seqs(self, seqs: Sequence[int]) -> int:
         """Set the delete flag of live records; `seqs` ascend. Return how many were live."""
-        deleted = 0
-        at = bisect_left(seqs, self.floors.earliest_seq)
+        deleted, earliest = 0, self.floors.earliest_seq
+        at = bisect_left(seqs, earliest)
+        is_earliest = at < len(seqs) and seqs[at] == earliest
         while at < len(seqs):
             run = next((run for run, _ in self.runs_from(seqs[at])), None)
             if run is None:
@@ -237,7 +238,8 @@ class Topic:
                 self.flagged.add(run)
         if self.queue is not None:
             self.queue.forget(seqs)
-        self.settle_earliest(self.floors.earliest_seq)
+        if is_earliest:
+            self.settle_earliest(earliest)
         return deleted
 
     def settle_earliest(self, seq: int) -> None:

@@ -56,12 +56,13 @@ class _Files:
 class SealedPair(_Files):
     """The two files of a sealed segment, opened when first used."""
 
-    __slots__ = ("_data", "_idx")
+    __slots__ = ("_data", "_flags", "_idx")
 
     def __init__(self, segment: "Segment") -> None:
         super().__init__(segment)
         self._idx: Buffer | None = None
         self._data: DataReader | None = None
+        self._flags: tuple[DiskFile | None, DiskFile] | None = None
 
     def idx(self) -> Buffer:
         idx = self._idx
@@ -77,6 +78,18 @@ class SealedPair(_Files):
             segment = self._segment
             data = self._data = segment.store.open_data(segment.topic_id, segment.first_seq)
         return data
+
+    def flag_files(self) -> tuple[DiskFile | None, DiskFile]:
+        """Return where delete flags go: the `.data` if it is on this tier, and the `.idx`."""
+        files = self._flags
+        if files is None:
+            segment = self._segment
+            idx = segment.disk.open(segment.idx_path)
+            data = segment.disk.open(segment.data_path) if segment.tier == "hot" else None
+            files = self._flags = data, idx
+            for _ in files:
+                segment.maps.opened(segment)
+        return files
 
 
 class Segment:
@@ -256,14 +269,10 @@ class Segment:
         Return records and bytes that were live.
         """
         records, live_bytes = self.live_records, self.live_bytes
-        idx = self.idx()
-        data = idx_file = None
-        if self._active is not None:
-            data, idx_file = self._active.data_file, self._active.idx_file
-        else:
-            idx_file = self.disk.open(self.idx_path)
-            if self.tier == "hot":
-                data = self.disk.open(self.data_path)
+        idx, active = self.idx(), self._active
+        data, idx_file = (
+            self._pair.flag_files() if active is None else (active.data_file, active.idx_file)
+        )
         for i in indexes:
             offset, size, _, flags = IDX_ENTRY.unpack_from(idx, i * IDX_ENTRY_BYTES)
             if flags & FLAG_DELETED:
@@ -273,8 +282,8 @@ class Segment:
             if data is not None:
                 data.write_at(offset + size - 1, [DELETED_FLAG])
             idx_file.write_at(at, [bytes((flags,))])
-            if self._active is not None:
-                self._active.idx[at] = flags
+            if active is not None:
+                active.idx[at] = flags
             self._count_deleted(i, size)
         return records - self.live_records, live_bytes - self.live_bytes
 

@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
 from topics.clock import Clock
@@ -82,6 +83,10 @@ class Commitment:
 
     def publish(self) -> None:
         """Make the batch visible; the shard's lock is held."""
+
+    def company(self, following: Iterable["Commitment"]) -> Sequence["Commitment"]:  # noqa: ARG002 - most are published alone
+        """Return those right behind it that it publishes with itself."""
+        return ()
 
     def abort(self) -> None:
         """Give back what the batch took; the shard's lock is held, the last batch comes first."""
@@ -388,7 +393,7 @@ class GroupCommit:
         finished = []
         file, end = self.log.position
         offset = end - size
-        for ticket in batch:
+        for at, ticket in enumerate(batch):
             ticket.buffers = ()
             ticket.position = Position(file, offset)
             offset += ticket.size
@@ -396,31 +401,38 @@ class GroupCommit:
                 self._awaiting.append(ticket)
                 self._awaiting_bytes += ticket.size
             else:
-                self._publish(ticket)
+                if not ticket.done:
+                    self._publish(ticket, islice(batch, at + 1, None))
                 finished.append(ticket)
         return finished
 
     def _publish_synced(self, count: int) -> list[Commitment]:
-        finished = []
-        for _ in range(min(count, len(self._awaiting))):
-            ticket = self._awaiting.popleft()
+        finished = list(islice(self._awaiting, count))
+        for at, ticket in enumerate(finished):
+            self._awaiting.popleft()
             self._awaiting_bytes -= ticket.size
-            self._publish(ticket)
-            finished.append(ticket)
+            if not ticket.done:
+                self._publish(ticket, islice(finished, at + 1, None))
         return finished
 
-    def _publish(self, ticket: Commitment) -> None:
+    def _publish(self, ticket: Commitment, following: Iterable[Commitment]) -> None:
+        """Publish a ticket with its company."""
+        company = ticket.company(following)
+        error: TopicsError | None = None
         try:
             ticket.publish()
-        except StorageError as error:
+        except StorageError as failure:
             # On the log, but not wholly in its segments: only a restart can finish it.
+            error = failure
             self.log.fail(error if isinstance(error, DiskFailed) else DiskFailed(str(error)))
-            ticket.error = error
         except Exception as bug:  # noqa: BLE001 - others wait for this thread to go on
-            ticket.error = DiskFailed(f"could not be published: {bug!r}")
-            ticket.error.__cause__ = bug
-            self.log.fail(ticket.error)
-        self._end(ticket)
+            error = failed = DiskFailed(f"could not be published: {bug!r}")
+            error.__cause__ = bug
+            self.log.fail(failed)
+        for done in (ticket, *company):
+            if error is not None:
+                done.error = error
+            self._end(done)
 
     def _drain(self) -> list[Commitment]:
         pending, self._pending, self._pending_bytes = self._pending, [], 0

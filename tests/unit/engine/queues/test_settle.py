@@ -4,8 +4,10 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 from tests.unit.engine.queues.test_claim import claim, queue, state
 
+from topics.engine.topics.topic import Topic
 from topics.errors import BatchTooLarge, DiskFailed, RequestError
-from topics.model.queues import AckRequest, QueueState
+from topics.model.queues import Acked, AckRequest, NackRequest, QueueState
+from topics.storage.wal.group_commit import Commitment
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
 
@@ -163,6 +165,102 @@ def test_an_ack_of_a_synced_queue_waits_for_its_sync(place: Place) -> None:
     assert seqs_of(place.log.diff("jobs")) == [2]
     place.cut()
     assert claim(place, "w2", 9) == [2]
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_acks_that_come_together_end_together_each_with_its_answer(
+    place: Place, durability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(place, 9, durability=durability)
+    place.log.engine.checkpoint()
+    claim(place, "w1", 4)
+    claim(place, "w2", 4)
+    engine = place.log.engine
+    topic = engine.topic("jobs")
+    shard = engine.shard_of(topic)
+    removed: list[list[int]] = []
+    real = Topic.apply_delete_seqs
+
+    def remove(self: Topic, seqs: list[int]) -> int:
+        removed.append(seqs)
+        return real(self, seqs)
+
+    asked = [("w2", [7, 5]), ("w1", [1, 6]), ("w1", [99]), ("w1", [4, 2])]
+    tickets = [
+        engine.submit_ack(topic, AckRequest(node=node, seqs=seqs))[1] for node, seqs in asked
+    ]
+    with monkeypatch.context() as patched:
+        patched.setattr(Topic, "apply_delete_seqs", remove)
+        for ticket in tickets:
+            shard.commit.commit(ticket)
+    answers = [ticket.acked for ticket in tickets if ticket.acked is not None]
+    assert [a.acked_seqs for a in answers] == [[5, 7], [1], [], [2, 4]]
+    assert [a.skipped for a in answers] == [[], [6], [99], []]
+    assert [seqs for seqs in removed if seqs] == [[1, 2, 4, 5, 7]]
+    assert {(a.ready, a.in_flight) for a in answers if a.acked} == {(1, 3)}
+    assert seqs_of(place.log.diff("jobs")) == [3, 6, 8, 9]
+    assert topic.awaiting_sync == 0
+    place.cut() if durability == "fsync" else place.kill()
+    assert seqs_of(place.log.diff("jobs")) == [3, 6, 8, 9]
+
+
+def test_acks_of_two_queues_and_what_stands_between_stay_apart(place: Place) -> None:
+    queue(place, 4)
+    place.log.create("more", type="queue", lease_ms=1_000)
+    place.fill("more", 2)
+    claim(place, "w1", 3)
+    place.log.claim("more", node="w1", max=2)
+    engine = place.log.engine
+    jobs, more = engine.topic("jobs"), engine.topic("more")
+    tickets: list[Commitment] = [
+        engine.submit_ack(jobs, AckRequest(node="w1", seqs=[1]))[1],
+        engine.submit_ack(more, AckRequest(node="w1", seqs=[1]))[1],
+        engine.submit_ack(jobs, AckRequest(node="w1", seqs=[2]))[1],
+        engine.submit_nack(jobs, NackRequest(node="w1", seqs=[3]))[1],
+        engine.submit_ack(jobs, AckRequest(node="w1", seqs=[3]))[1],
+    ]
+    for topic, ticket in zip((jobs, more, jobs, jobs, jobs), tickets, strict=True):
+        engine.shard_of(topic).commit.commit(ticket)
+    done = [ticket.answer for ticket in tickets]
+    assert [a.acked_seqs if isinstance(a, Acked) else [] for a in done] == [[1], [1], [2], [], []]
+    assert seqs_of(place.log.diff("jobs")) == [3, 4]
+    assert seqs_of(place.log.diff("more")) == [2]
+
+
+def test_a_disk_that_fails_under_acks_that_came_together_is_told_to_all(place: Place) -> None:
+    queue(place, 4)
+    place.log.engine.checkpoint()
+    claim(place, "w1", 3)
+    engine = place.log.engine
+    topic = engine.topic("jobs")
+    shard = engine.shard_of(topic)
+    tickets = [engine.submit_ack(topic, AckRequest(node="w1", seqs=[n]))[1] for n in (1, 2)]
+    place.disk.arm(FaultPlan().fail(at_call=3, error=DiskFailed, forever=True))  # behind the log
+    with shard.lock:
+        shard.commit.flush()
+    assert [type(ticket.error) for ticket in tickets] == [DiskFailed, DiskFailed]
+    assert all(ticket.done for ticket in tickets)
+    assert shard.commit.log.failed is not None
+    place.disk.arm(NO_FAULTS)
+    place.kill()
+    assert seqs_of(place.log.diff("jobs")) == [3, 4]  # they are on the log
+
+
+def test_an_ack_reaches_the_files_that_a_rewrite_has_swapped_in(place: Place) -> None:
+    queue(place, 9)
+    engine = place.log.engine
+    engine.checkpoint()
+    claim(place, "w1", 9)
+    place.log.ack("jobs", [5, 6, 7], node="w1")
+    segment = engine.topic("jobs").segments()[1]
+    before = segment.data_bytes
+    engine.maintain()
+    assert segment.data_bytes < before
+    place.log.ack("jobs", [8], node="w1")
+    engine.checkpoint()
+    engine.snapshot()  # from now on only the files tell it
+    place.cut()
+    assert seqs_of(place.log.diff("jobs")) == [1, 2, 3, 4, 9]
 
 
 def test_a_job_whose_ack_is_on_its_way_does_not_expire(place: Place) -> None:
