@@ -476,11 +476,12 @@ class Engine:
         """Tell whether a look at the topic would first forward into it: locks, perhaps a sync."""
         return topic.link is not None and self._routers.is_due(topic)
 
-    def _forward_for_reader(self, topic: Topic, is_enough: Callable[[], bool] = never) -> None:
+    def _forward_for_reader(self, topic: Topic, is_enough: Callable[[], bool] = never) -> bool:
         if topic.link is not None:
             # A shard that takes no writes, or is full, still shows what it has.
             with suppress(StorageError, RetryLater):
-                self._routers.forward_for(topic, is_enough=is_enough)
+                return self._routers.forward_for(topic, is_enough=is_enough)
+        return False
 
     def _routed(self, topic: Topic) -> None:
         self._forwarder.due.add(topic)
@@ -585,12 +586,14 @@ class Engine:
 
         At first no more than a page: a router that is far behind does not hold up its readers.
         """
+        is_due = self.must_forward(topic)  # before the read: what was due then is on its page
         page = self.read(topic, request)
         full_seq = page.head_seq + request.limit
         for is_enough in (lambda: topic.head_seq > full_seq, never):
-            if not page.caught_up or not self.must_forward(topic):
+            if not (is_due and page.caught_up):
                 break
-            self._forward_for_reader(topic, is_enough)
+            moved = self._forward_for_reader(topic, is_enough)
+            is_due = moved and self.must_forward(topic)
             page = self.read(topic, request)
         return page
 

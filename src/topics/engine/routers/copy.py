@@ -49,7 +49,7 @@ _OWN_FLAGS = FLAG_NODE | FLAG_TAG | FLAG_META
 
 
 class Copies:
-    """Copies that still have topic, seq, time and checksum of their sources."""
+    """Copies that are not stamped yet: each still has the seq and the `$ts` of its source."""
 
     def __init__(
         self,
@@ -179,8 +179,9 @@ def _copy_whole(view: View, router: Router, *, layout: int, first_seq: int, veri
     return Copies(frames, idx, [router] * (len(idx) // IDX_ENTRY_BYTES))
 
 
-def _undeleted(idx: Buffer) -> Buffer:
+def _undeleted(idx: Buffer) -> bytes:
     """Return the entries without their delete flags, where the bytes of the record are left."""
+    idx = bytes(idx)  # a delete may come meanwhile, and a restart would copy what it has met
     count = len(idx) // IDX_ENTRY_BYTES
     if count_live(idx, 0, count)[0] == count:
         return idx

@@ -53,7 +53,7 @@ class Forwarder:
         self._waiting: set[Link] = set()
 
     def forward_once(self, *, is_over: Callable[[], bool]) -> bool:
-        """Forward what is due until it `is_over`; tell whether anything moved.
+        """Forward what is due until it `is_over`, one step at least; tell whether anything moved.
 
         What is due then stays due.
         """
@@ -64,11 +64,15 @@ class Forwarder:
         for _ in range(WAVES_MAX):
             links = ready | {link for topic in self._take_due() for link in topic.links}
             ready = set()
-            for link in sorted(links - self._waiting_now(now_s), key=_by_lag):
+            ordered = sorted(links - self._waiting_now(now_s), key=_by_lag)
+            for at, link in enumerate(ordered):
                 try:
                     moved = self.forward(link, is_over=is_over) or moved
                 except (RetryLater, StorageError) as error:
                     failure = failure or error
+                if is_over():
+                    self.due.update(other.source for other in ordered[at + 1 :] if other.is_due)
+                    break
             if not self.due or is_over():
                 break
         if isinstance(failure, StorageError):
@@ -76,15 +80,20 @@ class Forwarder:
         return moved
 
     def forward(self, link: Link, *, is_over: Callable[[], bool] = never) -> bool:
-        """Forward what the source has until it `is_over`; tell whether the cursor moved."""
+        """Forward what the source has until it `is_over`, one step at least.
+
+        Tell whether the cursor moved.
+        """
         head_seq, before = link.source.head_seq, link.cursor
         self._waiting.discard(link)
         limit = STEP_RECORDS
         try:
             if link.cursor < head_seq and link.dest.config.durability == "fsync":
                 self._sync_source(link)
-            while link.cursor < head_seq and limit and not is_over():
+            while link.cursor < head_seq and limit:
                 limit = self._step(link, head_seq, limit)
+                if is_over():
+                    break
         except (RetryLater, StorageError):
             self._wait(link)
             raise

@@ -11,9 +11,10 @@ from topics.engine.routers.copy import Copies, copy_records
 from topics.engine.routers.link import HOPS_MAX, Link
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Run, Topic
+from topics.errors import StorageError
 from topics.kernel import IDX_ENTRY_BYTES
 from topics.storage.disk.disk import Disk
-from topics.storage.segments.segment import fitting_stop
+from topics.storage.segments.segment import Segment, fitting_stop
 
 STEP_RECORDS = 4096
 STEP_BYTES = 1 << 20
@@ -65,9 +66,16 @@ def _copy_runs(
         room = STEP_BYTES - len(copies.frames)
         if run.first_seq + at != seq or at >= stop or room <= 0 or not wanted(run):
             break
-        more, stop = copy_run(link, run, at, stop, max_bytes=room)
+        try:
+            more, stop = copy_run(link, run, at, stop, max_bytes=room)
+        except StorageError:
+            if seq > first_seq:
+                break  # what is before the damage goes on its way
+            raise
         copies.extend(more)
         seq = run.first_seq + stop
+        if _is_cold(run):
+            break  # it was slow enough
     return copies, seq - 1
 
 
@@ -89,6 +97,10 @@ def copy_run(
         skip_deleted=link.keeps_room,
     )
     return copies, stop
+
+
+def _is_cold(run: Run) -> bool:
+    return isinstance(run, Segment) and run.tier == "cold"
 
 
 def is_volatile(run: Run, hot_disk: Disk) -> bool:

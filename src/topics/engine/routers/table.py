@@ -150,16 +150,22 @@ class Routers:
 
     def is_due(self, topic: Topic) -> bool:
         """Tell whether something is to be forwarded into a topic; takes no lock."""
-        return any(link.is_due for link in _chain(topic))
+        # From the far end: what has left one topic is met in the next.
+        return any(link.is_due for link in reversed(_chain(topic)))
 
-    def forward_for(self, topic: Topic, *, is_enough: Callable[[], bool]) -> None:
-        """Forward what is due into a topic, from the far end of its chain, until that is enough."""
+    def forward_for(self, topic: Topic, *, is_enough: Callable[[], bool]) -> bool:
+        """Forward what is due into a topic, from the far end of its chain, until that is enough.
+
+        Tell whether anything moved.
+        """
         if not self.is_due(topic):
-            return
+            return False
+        moved = False
         with self.held():
             for link in reversed(_chain(topic)):
                 if link.is_due:
-                    self._forwarder.forward(link, is_over=is_enough)
+                    moved = self._forwarder.forward(link, is_over=is_enough) or moved
+        return moved
 
     # Inside.
 

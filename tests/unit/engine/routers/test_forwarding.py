@@ -1,22 +1,29 @@
 """What a copy is, when it comes, and what is told of those that cannot come."""
 
 import threading
-import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.engine.place import Place, gap_of, seqs_of
 
 from topics.clock import Clock
+from topics.config import ServerConfig
+from topics.embedded import Log
 from topics.engine import background
 from topics.engine.background import Background
-from topics.engine.routers import forwarder, gather
+from topics.engine.diff import DiffRequest
+from topics.engine.engine import Engine
+from topics.engine.routers import copy, forwarder, gather
 from topics.engine.routers.forward import submit_stretch
 from topics.engine.routers.forwarder import Forwarder
 from topics.engine.routers.gather import Stretch
 from topics.engine.routers.link import Link
 from topics.engine.shard import Shard
-from topics.model.diff import Record
+from topics.engine.topics.topic import Run, Topic
+from topics.errors import CorruptData
+from topics.kernel import count_live
+from topics.model.diff import Page, Record
 from topics.storage.wal.group_commit import Commitment
 
 AB = {"source": "a", "dest": "b"}
@@ -191,13 +198,14 @@ def test_a_thread_goes_on_when_somebody_came_between(
 
     monkeypatch.setattr(engine, "forward_once", step)
     monkeypatch.setattr(background, "ROUTER_STEP_MS", 60_000)
+    monkeypatch.setattr(forwarder, "STEP_RECORDS", 1)
     route(place)
-    place.fill("a", 1)
+    place.fill("a", 2)
     threads = Background(engine)
     try:
         engine.on_routers_due()
         assert moved.wait(DEADLINE_S)
-        assert engine.topic("b").head_seq == 1
+        assert engine.topic("b").head_seq == 2
     finally:
         threads.stop()
 
@@ -286,6 +294,128 @@ def test_a_page_that_would_end_with_the_topic_brings_all(
     assert place.log.engine.router_state("r").lag == 0
 
 
+def test_a_page_has_what_was_due_when_it_was_asked_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, real = place.log.engine, Engine.read
+
+    def read(self: Engine, topic: Topic, request: DiffRequest) -> Page:
+        page = real(self, topic, request)
+        engine.forward_once()  # as the thread of the routers may at this very moment
+        return page
+
+    route(place)
+    place.fill("a", 3)
+    monkeypatch.setattr(Engine, "read", read)
+    page = place.log.diff("b")
+    assert (seqs_of(page), page.caught_up) == ([1, 2, 3], True)
+
+
+def test_a_chain_is_due_while_a_record_is_between_its_links(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = place.log.engine
+    route(place)
+    engine.put_router("s", {"source": "b", "dest": "c"})
+    place.fill("a", 1)
+    first = engine.topic("b").link
+    assert first is not None
+    asked: list[Link] = []
+
+    def is_due(link: Link) -> bool:
+        found = link.cursor < link.source.head_seq
+        asked.append(link)
+        if len(asked) == 1:
+            engine._forwarder.forward(first)  # between this question and the next
+        return found
+
+    monkeypatch.setattr(Link, "is_due", property(is_due))
+    assert engine.must_forward(engine.topic("c"))
+
+
+def test_a_read_of_a_full_destination_tries_once(
+    place: Place, steps: list[tuple[str, int]]
+) -> None:
+    place.log.create("b", cap_records=1, discard="reject")
+    route(place)
+    place.fill("a", 2)
+    assert data(place) == [0]
+    link = place.log.engine.topic("b").link
+    assert link is not None
+    before, tried = link.backoff_ms, len(steps)
+    place.log.diff("b", from_seq=1)
+    assert (link.backoff_ms, len(steps)) == (2 * before, tried + 1)
+
+
+def test_a_delete_in_the_middle_of_a_step_changes_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ServerConfig(data_dir=str(tmp_path), wal_shards=1, segment_max_events=4)
+    with Log(config, background=False) as log:
+        for name in ("a", "b"):
+            log.create(name)
+        log.engine.put_router("r", AB)
+        log.append("a", [{"data": i, "tag": f"t{i}"} for i in range(9)])
+        log.engine.checkpoint()
+
+        def count_and_delete(*arguments: Any) -> tuple[int, int]:  # noqa: ANN401 - of count_live
+            found = count_live(*arguments)
+            log.delete("a", match="t1")
+            return found
+
+        monkeypatch.setattr(copy, "count_live", count_and_delete)
+        page = log.diff("b")
+        assert [record.data for record in page.records] == list(range(9))
+    assert seqs_of(page) == list(range(1, 10))
+
+
+def test_damage_holds_back_nothing_that_is_before_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route(place)
+    place.fill("a", 8)
+    place.log.engine.checkpoint()
+    real = gather.copy_run
+
+    def copy_run(link: Link, run: Run, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - of copy_run
+        if run.first_seq == 5:
+            raise CorruptData("bad")
+        return real(link, run, *arguments, **named)
+
+    monkeypatch.setattr(gather, "copy_run", copy_run)
+    assert data(place) == [0, 1, 2, 3]
+    with pytest.raises(CorruptData):
+        place.log.engine.forward_for(place.log.engine.topic("b"))
+
+
+def test_a_step_takes_one_cold_segment(place: Place, steps: list[tuple[str, int]]) -> None:
+    route(place)
+    place.fill("a", 13)
+    place.log.engine.checkpoint()
+    place.log.engine.relocate()
+    assert {s.tier for s in place.log.engine.topic("a").segments() if s.sealed} == {"cold"}
+    assert data(place) == list(range(13))
+    assert steps == [("b", 4), ("b", 4), ("b", 4), ("b", 1)]
+
+
+class NoticedLock:
+    """A lock that says when somebody has it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.taken = threading.Event()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.taken.set()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return self._lock.locked()
+
+
 def test_a_reader_waits_for_one_step_of_others_not_for_all(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,15 +427,16 @@ def test_a_reader_waits_for_one_step_of_others_not_for_all(
     heads: list[int] = []
     reader = threading.Thread(target=lambda: heads.append(place.log.state("c").head_seq))
     real = Forwarder._step
+    turn = NoticedLock()
 
     def step(self: Forwarder, link: Link, head_seq: int, limit: int) -> int:
         if link.dest.name == "b" and not reader.is_alive() and not heads:
+            turn.taken.clear()
             reader.start()
-            deadline_s = time.monotonic() + DEADLINE_S
-            while not engine._routers._turn.locked() and time.monotonic() < deadline_s:
-                time.sleep(0.001)
+            assert turn.taken.wait(DEADLINE_S)
         return real(self, link, head_seq, limit)
 
+    monkeypatch.setattr(engine._routers, "_turn", turn)
     monkeypatch.setattr(Forwarder, "_step", step)
     assert engine.forward_once()
     assert engine.router_state("r").lag == 8
@@ -316,6 +447,20 @@ def test_a_reader_waits_for_one_step_of_others_not_for_all(
     assert engine.router_state("r").lag == 0
 
 
+def test_a_turn_makes_a_step_however_many_readers_wait(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarder, "STEP_RECORDS", 1)
+    engine = place.log.engine
+    route(place)
+    engine.put_router("s", {"source": "a", "dest": "c"})
+    place.fill("a", 3)
+    for _ in range(6):
+        assert engine._forwarder.forward_once(is_over=lambda: True)
+    assert [state.lag for state in engine.routers()] == [0, 0]
+    assert not engine.has_due_routers
+
+
 def test_who_is_furthest_behind_goes_first(place: Place, steps: list[tuple[str, int]]) -> None:
     engine = place.log.engine
     route(place)
@@ -323,8 +468,7 @@ def test_who_is_furthest_behind_goes_first(place: Place, steps: list[tuple[str, 
     place.fill("a", 5)
     assert place.log.state("b").head_seq == 5
     place.fill("a", 1)
-    looks = iter([False, True, True, True])
-    engine._forwarder.forward_once(is_over=lambda: next(looks))
+    engine._forwarder.forward_once(is_over=lambda: True)
     assert steps == [("b", 5), ("c", 6)]
 
 
