@@ -294,8 +294,7 @@ class _Recovery:
                 idx=idx,
                 durable=True,
             )
-            if chunk.first_seq > held + 1 and topic_id not in self._links:
-                topic.apply_hole(Hole(held + 1, chunk.first_seq - 1, "crash"))
+            self._lose_before(topic, chunk.first_seq)
             topic.runs.append(chunk)
             self._held[topic_id] = chunk.last_seq
         # Also of records that a segment held and that are gone since: time does not step back.
@@ -329,11 +328,18 @@ class _Recovery:
         if topic is None:
             self._check_known(topic_id)
             return
+        self._lose_before(topic, body.first_seq)
         topic.apply_hole(Hole(body.first_seq, body.last_seq, body.reason))
         topic.runs = [run for run in topic.runs if not _inside(run.first_seq, run.last_seq, body)]
         topic.head_seq = max(topic.head_seq, body.last_seq)
         topic.next_seq = topic.head_seq + 1
         self._held[topic_id] = max(self._held[topic_id], body.last_seq)
+
+    def _lose_before(self, topic: Topic, seq: int) -> None:
+        """Note what was in memory only before something that the log has; copies are made again."""
+        first_seq = max(self._held[topic.id] + 1, topic.floors.earliest_seq)
+        if first_seq < seq and topic.id not in self._links:
+            topic.apply_hole(Hole(first_seq, seq - 1, "crash"))
 
     def _apply_known(self, topic_id: int, body: frame.Body, *, ts: int) -> None:
         if isinstance(body, frame.RouterCreate):
@@ -499,9 +505,15 @@ def _flag_again(topic: Topic) -> None:
 
 
 def _untagged(topic: Topic) -> list[Segment]:
-    """Return the sealed segments with tags that no tag run speaks for."""
+    """Return the sealed segments with tags that no tag run speaks for.
+
+    Those with flags that are not safe too: without them a tag may come back, in the middle of what
+    a run speaks for.
+    """
     return [
-        s for s in topic.segments() if s.sealed and s.tagged_records and not topic.tags.covers(s)
+        s
+        for s in topic.segments()
+        if s.sealed and (s.tagged_records or s in topic.flagged) and not topic.tags.covers(s)
     ]
 
 

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis.strategies import DataObject, booleans, data, integers, none, sampled_from, tuples
 from tests.property.kernel.frames import (
     Chunk,
+    Record,
     build_chunk,
     chunks,
     edits,
@@ -65,6 +66,29 @@ def moved(idx: bytes, base: int) -> bytes:
         (int.from_bytes(entry[:4], "little") + base).to_bytes(4, "little") + entry[4:]
         for entry in entries
     )
+
+
+@given(choose=data(), layout=layouts, verify=booleans(), match=matches, changes=none() | edits)
+def test_long_chunks_are_copied_or_refused_alike(
+    choose: DataObject,
+    layout: int,
+    verify: bool,  # noqa: FBT001 - drawn
+    match: tuple[int, bytes] | None,
+    changes: list[tuple[int, int, bytes]] | None,
+) -> None:
+    """Those that the native twin copies without the interpreter."""
+    chunk = choose.draw(chunks(layout=layout, max_size=4))
+    long = Record(data=b'"%b"' % (b"x" * 66_000), tag=b"a")
+    both = [*chunk.records, long]
+    made = build_chunk(both, [*chunk.timestamps, 2**63], first_seq=5, topic_id=1, layout=layout)
+    frames = made.frames if changes is None else harm(made.frames, changes)
+    result = agreed(
+        "copy_frames", frames, made.idx, base=0, layout=layout, first_seq=5, match=match,
+        verify=verify,
+    )  # fmt: skip
+    if changes is None:
+        kept = [r for r in both if not r.deleted and matching(r.tag, match)]
+        assert len(result[1]) == 20 * len(kept)
 
 
 @given(choose=data(), layout=layouts)

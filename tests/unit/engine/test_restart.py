@@ -292,3 +292,51 @@ def test_a_failed_shard_does_not_keep_the_others_from_their_checkpoint(place: Pl
     with pytest.raises(ShardReadOnly):
         place.log.engine.checkpoint()
     assert place.log.engine.topic("b").absorbed_seq == 3
+
+
+def test_a_hole_behind_lost_records_of_an_ephemeral_topic_does_not_stop_a_start(
+    place: Place,
+) -> None:
+    place.log.create("a", durability="ephemeral")
+    for i in range(12):
+        place.log.append("a", [{"data": i, "tag": f"t{i // 4}"}])
+    place.log.engine.checkpoint()
+    place.log.delete("a", match="t1")
+    place.log.engine.maintain()  # the segment in the middle is gone
+    place.kill()
+    first = place.log.diff("a")
+    second = place.log.diff("a", from_seq=first.next_from_seq)
+    gaps = [gap_of(first), gap_of(second)]
+    assert gaps == [(1, 4, "crash"), (9, second.head_seq, "crash")]
+    assert (first.records, second.records, second.caught_up) == ([], [], True)
+
+
+def test_what_was_deleted_before_such_a_hole_is_not_announced(place: Place) -> None:
+    place.log.create("a", durability="ephemeral")
+    for i in range(12):
+        place.log.append("a", [{"data": i, "tag": f"t{i // 4}"}])
+    place.log.engine.checkpoint()
+    place.log.delete("a", before_seq=3)
+    place.log.delete("a", match="t1")
+    place.log.engine.maintain()
+    place.kill()
+    gap = gap_of(place.log.diff("a"))
+    assert gap is not None
+    assert gap[0] == 3
+
+
+def test_a_delete_by_tag_outlives_a_kill_and_then_a_power_cut(place: Place) -> None:
+    tags = "2-1002-0012002-201-0--" * 3
+    place.log.create("a")
+    for i in range(0, len(tags), 4):
+        records = [
+            {"data": 1, "tag": tag} if tag != "-" else {"data": 1} for tag in tags[i : i + 4]
+        ]
+        place.log.append("a", records)
+    place.log.engine.checkpoint()
+    place.log.delete("a", match="0")
+    left = seqs_of(place.log.diff("a"))
+    place.kill()  # the flags are there, and perhaps in memory only
+    place.log.engine.maintain()
+    place.cut()
+    assert seqs_of(place.log.diff("a")) == left
