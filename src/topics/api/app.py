@@ -233,7 +233,7 @@ class App:
         log = self.log
         for exchange in turn if log is None or self.stopping else self._gather_turn(log, turn):
             if not exchange.answered:
-                self._guard(exchange, partial(self._take_late, exchange))
+                self.guard(exchange, partial(self._take_late, exchange))
         turn.clear()  # connections may still hold it
         if log is not None:
             for waiter in log.waiter_row:
@@ -253,14 +253,14 @@ class App:
                 if not waiter.take(topic, exchange.body, exchange, answer_gathered):
                     others.append(exchange)
             except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-                self._guard(exchange, partial(self.answer_bug, exchange, bug))
+                self.guard(exchange, partial(self.answer_bug, exchange, bug))
         return others
 
     def _take_late(self, exchange: Exchange) -> None:
         self._take(exchange, may_gather=False)
         exchange.channel.hold_behind(exchange)
 
-    def _guard(self, exchange: Exchange, work: Callable[[], None]) -> None:
+    def guard(self, exchange: Exchange, work: Callable[[], None]) -> None:
         """Drop a writer whose failure could not even be told: the others go on."""
         try:
             work()

@@ -59,6 +59,9 @@ class _ClaimAnswer:
         return self._exchange.answered
 
     def settle(self, claimed: Claimed | None, error: Exception | None) -> None:
+        self._exchange.app.guard(self._exchange, lambda: self._answer(claimed, error))
+
+    def _answer(self, claimed: Claimed | None, error: Exception | None) -> None:
         exchange = self._exchange
         if isinstance(error, TopicsError):
             exchange.fail(error)

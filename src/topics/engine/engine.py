@@ -686,6 +686,13 @@ class Engine:
         self._check_open()
         return self.queues.submit_claims(topic, requests, waiter=waiter)
 
+    def submit_each_claim(
+        self, topic: Topic, requests: Sequence[ClaimRequest], *, waiter: Waiter | None = None
+    ) -> tuple[Shard, list[Claim | StorageError]]:
+        """Serve several claimers one after the other; return each claim, or why it failed."""
+        self._check_open()
+        return self.queues.submit_each(topic, requests, waiter=waiter)
+
     def submit_ack(
         self, topic: Topic, request: AckRequest, *, waiter: Waiter | None = None
     ) -> tuple[Shard, Ack]:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from tests.unit.api.wire import HeldApp, Wire, answers, connect, post
 from topics.aio import AsyncLog
 from topics.api import exchange
 from topics.engine.partitions import Spread
-from topics.errors import Throttled
+from topics.engine.queues import claim
+from topics.engine.queues.read import read_records
+from topics.engine.topics.topic import Topic
+from topics.errors import CorruptData, Throttled
 
 DEADLINE_S = 10.0
 BODY = b'{"records":[{"data":1}]}'
@@ -438,13 +441,16 @@ def test_a_write_to_partitions_leaves_nothing_to_the_garbage_collector(served: S
 
 # Claims of one turn.
 
-CLAIM = post("/v0/topics/q/claim", b'{"node":"w","max":2}')
+
+def claim_of(most: int) -> bytes:
+    return post("/v0/topics/q/claim", b'{"node":"w","max":%d}' % most)
 
 
-def queue_of(served: Served, jobs: int) -> None:
+def queue_of(served: Served, jobs: int, *, data: object = 1) -> None:
     log = served.app.ready_log.log
     log.create("q", type="queue", lease_ms=600_000, durability="disk")
-    log.append("q", [{"data": n} for n in range(jobs)])
+    for _ in range(jobs):
+        log.append("q", [{"data": data}])
 
 
 def in_flight(served: Served) -> int:
@@ -453,30 +459,102 @@ def in_flight(served: Served) -> int:
     return queue.in_flight
 
 
-def test_claims_of_a_turn_are_dealt_together_and_not_to_whoever_left(served: Served) -> None:
-    queue_of(served, 4)
-    wires = [served.connect() for _ in range(5)]
+def counts(served: Served, *wires: Wire) -> list[int]:
+    """Return how many jobs each was given, or its status where it was given none for a reason."""
     for wire in wires:
-        ask(wire, CLAIM)
+        served.wait_for(wire, 1)
+    found = [answers(wire.take())[0] for wire in wires]
+    return [
+        msgspec.json.decode(answer.body)["count"] if answer.status == 200 else answer.status
+        for answer in found
+    ]
+
+
+def test_claims_of_a_turn_are_served_in_order_and_not_to_whoever_left(served: Served) -> None:
+    queue_of(served, 4)
+    wires = [served.connect() for _ in range(4)]
+    for wire, most in zip(wires, (1, 3, 100, 1), strict=True):
+        ask(wire, claim_of(most))
     assert isinstance(wires[1].protocol, asyncio.Protocol)
     wires[1].protocol.connection_lost(None)
-    for wire in wires:
-        if wire is not wires[1]:
-            served.wait_for(wire, 1)
-    told = [[answer.body for answer in answers(wire.take())] for wire in wires]
-    counts = [[msgspec.json.decode(body)["count"] for body in bodies] for bodies in told]
-    assert counts == [[1], [], [1], [1], [1]]
+    assert counts(served, wires[0], wires[2], wires[3]) == [1, 3, 0]
+    assert wires[1].take() == b""
     assert in_flight(served) == 4
     assert served.app.keyring.anonymous.requests == 0
+
+
+def test_each_answer_of_a_turn_keeps_to_its_own_bytes(served: Served) -> None:
+    queue_of(served, 20, data="x" * 700_000)
+    wires = [served.connect() for _ in range(4)]
+    for wire, most in zip(wires, (40, 1, 1, 1), strict=True):
+        ask(wire, claim_of(most))
+    for wire in wires:
+        served.wait_for(wire, 1)
+    sizes = [len(answers(wire.take())[0].body) for wire in wires]
+    assert 7 << 20 < sizes[0] < 9 << 20
+    assert all(0 < size < 1 << 20 for size in sizes[1:])
+
+
+def test_a_job_that_cannot_be_read_fails_its_own_claim_only(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_of(served, 3)
+
+    def read(topic: Topic, seqs: Sequence[int], *, verify: bool) -> dict[int, bytes]:
+        if 2 in seqs:
+            raise CorruptData("bad", segment="s")
+        return read_records(topic, seqs, verify=verify)
+
+    monkeypatch.setattr(claim, "read_records", read)
+    wires = [served.connect() for _ in range(3)]
+    for wire in wires:
+        ask(wire, claim_of(1))
+    assert counts(served, *wires) == [1, 500, 1]
+    assert in_flight(served) == 2
+
+
+def test_a_claim_finds_what_its_connection_has_written_before_it(served: Served) -> None:
+    queue_of(served, 1)
+    served.app.ready_log.log.claim("q", node="z")
+    first, second = served.connect(), served.connect()
+    ask(first, claim_of(1))
+    ask(second, post("/v0/topics/q", b'{"records":[{"data":1},{"data":2}]}') + claim_of(1))
+    served.wait_for(second, 2)
+    _, claimed = [msgspec.json.decode(answer.body) for answer in answers(second.take())]
+    assert claimed["count"] == 1
 
 
 def test_what_was_asked_behind_a_claim_waits_for_it(served: Served) -> None:
     queue_of(served, 2)
     wire = served.connect()
-    ask(wire, CLAIM + post("/v0/topics/q/ack", b'{"node":"w","seqs":[1,2]}'))
+    ask(wire, claim_of(2) + post("/v0/topics/q/ack", b'{"node":"w","seqs":[1,2]}'))
     served.wait_for(wire, 2)
     claimed, acked = [msgspec.json.decode(answer.body) for answer in answers(wire.take())]
     assert (claimed["count"], acked["acked_seqs"]) == (2, [1, 2])
+
+
+def test_an_answer_that_cannot_be_sent_holds_up_no_other_claim_or_ack(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_of(served, 4)
+    wires = [served.connect() for _ in range(4)]
+    failures: list[dict[str, Any]] = []
+    served.app.loop.set_exception_handler(lambda _, context: failures.append(context))
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(wires[1].protocol, "send", broken)
+    others = [wires[0], wires[2], wires[3]]
+    for wire in wires:
+        ask(wire, claim_of(1))
+    assert counts(served, *others) == [1, 1, 1]
+    assert [type(context["exception"]) for context in failures] == [ZeroDivisionError]
+    assert wires[1].closed
+    for wire, seq in zip(others, (1, 3, 4), strict=True):
+        ask(wire, post("/v0/topics/q/ack", b'{"node":"w","seqs":[%d]}' % seq))
+        served.wait_for(wire, 1)
+    assert statuses(*others) == [200, 200, 200]
 
 
 def test_a_bug_in_the_claims_of_a_turn_is_told_to_each(
@@ -489,12 +567,10 @@ def test_a_bug_in_the_claims_of_a_turn_is_told_to_each(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(served.app.engine, "submit_claims", fail)
+        patched.setattr(served.app.engine, "submit_each_claim", fail)
         for wire in wires:
-            ask(wire, CLAIM)
-            served.wait_for(wire, 1)
-    assert statuses(*wires) == [500, 500]
-    ask(wires[0], CLAIM)
-    served.wait_for(wires[0], 1)
-    assert statuses(wires[0]) == [200]
+            ask(wire, claim_of(1))
+        assert counts(served, *wires) == [500, 500]
+    ask(wires[0], claim_of(1))
+    assert counts(served, wires[0]) == [1]
     assert served.app.keyring.anonymous.requests == 0

@@ -107,3 +107,25 @@ def test_deleting_here_and_there_keeps_few_files_open(
         found = [Path(name).name for name in open_below(tmp_path) if name.endswith(".data")]
         assert sorted(found) == ["seg-0000000000000033.data", "seg-0000000000000037.data"]
     assert open_below(tmp_path) == []
+
+
+def test_a_segment_that_moved_away_has_no_open_file_for_its_flags(tmp_path: Path) -> None:
+    hot = tmp_path / "hot"
+    config = ServerConfig(
+        data_dir=str(hot),
+        cold_dir=str(tmp_path / "cold"),
+        wal_shards=1,
+        wal_file_bytes=64 * KIB,
+        segment_max_events=4,
+        hot_retain_segments=0,
+    )
+    with Log(config, background=False) as log:
+        log.create("t", durability="fsync")
+        log.append("t", [{"data": i} for i in range(9)])
+        log.checkpoint()
+        log.engine.topic("t").apply_delete_seqs([2])
+        assert [name for name in open_below(hot) if name.endswith("1.data")] != []
+        log.engine.checkpoint()
+        log.engine.relocate()
+        assert {s.tier for s in log.engine.topic("t").segments() if s.sealed} == {"cold"}
+        assert [name for name in open_below(hot) if "1.data" in name] == []

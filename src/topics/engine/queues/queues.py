@@ -96,12 +96,40 @@ class Queues:
             for claim in claims:
                 claim.read(verify=self._config.verify_reads)
         except StorageError:
-            with self._settled(topic) as (shard, table):
-                for request, claim in zip(checked, claims, strict=True):
-                    claim.undo_deliveries()
-                    submit_release(shard, topic, table, claim.lease_ids, node=request.node)
+            self._give_back(topic, list(zip(checked, claims, strict=True)))
             raise
         return shard, claims
+
+    def submit_each(
+        self, topic: Topic, requests: Sequence[ClaimRequest], *, waiter: Waiter | None = None
+    ) -> tuple[Shard, list[Claim | StorageError]]:
+        """Serve several claimers one after the other, as if each had come alone."""
+        checked = [self.check_claim(topic, request) for request in requests]
+        served: list[Claim | StorageError] = []
+        with self._settled(topic) as (shard, table):
+            now_ms = self._clock.now_ms()
+            for request in checked:
+                try:
+                    served += submit_claims(
+                        shard, topic, table, [request], now_ms=now_ms, waiter=waiter
+                    )
+                except StorageError as error:
+                    served.append(error)
+        for at, (request, claim) in enumerate(zip(checked, served, strict=True)):
+            if isinstance(claim, Claim):
+                try:
+                    claim.read(verify=self._config.verify_reads)
+                except StorageError as error:
+                    self._give_back(topic, [(request, claim)])
+                    served[at] = error
+        return shard, served
+
+    def _give_back(self, topic: Topic, taken: Sequence[tuple[ClaimRequest, Claim]]) -> None:
+        """Make jobs ready again that could not be read: nobody has seen them."""
+        with self._settled(topic) as (shard, table):
+            for request, claim in taken:
+                claim.undo_deliveries()
+                submit_release(shard, topic, table, claim.lease_ids, node=request.node)
 
     def submit_ack(
         self, topic: Topic, request: AckRequest, *, waiter: Waiter | None = None

@@ -5,7 +5,7 @@ class; the others are so at once, and on the log only where leases are durable: 
 lost one does is to make a job ready too early or too late.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 
 from topics.engine.queues.events import (
@@ -50,9 +50,10 @@ class Ack(Removal):
     def answer(self) -> object:
         return self.acked
 
-    def company(self, following: Iterable[Commitment]) -> Sequence[Commitment]:
+    def company(self, tickets: Sequence[Commitment], behind: int) -> Sequence[Commitment]:
         self._company = []
-        for ticket in following:
+        for at in range(behind, len(tickets)):
+            ticket = tickets[at]
             if (
                 not isinstance(ticket, Ack)
                 or ticket.topic is not self.topic
@@ -63,7 +64,7 @@ class Ack(Removal):
         return self._company
 
     def publish(self) -> None:
-        acks = [self, *self._company]
+        acks, self._company = [self, *self._company], []
         self.remove(acks)
         ready, in_flight = _counts(self.topic, self._table)
         for ack in acks:

@@ -87,7 +87,7 @@ class SealedPair(_Files):
             idx = segment.disk.open(segment.idx_path)
             data = segment.disk.open(segment.data_path) if segment.tier == "hot" else None
             files = self._flags = data, idx
-            for _ in files:
+            for _ in filter(None, files):
                 segment.maps.opened(segment)
         return files
 

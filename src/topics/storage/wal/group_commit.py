@@ -84,8 +84,8 @@ class Commitment:
     def publish(self) -> None:
         """Make the batch visible; the shard's lock is held."""
 
-    def company(self, following: Iterable["Commitment"]) -> Sequence["Commitment"]:  # noqa: ARG002 - most are published alone
-        """Return those right behind it that it publishes with itself."""
+    def company(self, tickets: Sequence["Commitment"], behind: int) -> Sequence["Commitment"]:  # noqa: ARG002 - most are published alone
+        """Return which of the tickets from `behind` on it publishes with itself."""
         return ()
 
     def abort(self) -> None:
@@ -402,7 +402,7 @@ class GroupCommit:
                 self._awaiting_bytes += ticket.size
             else:
                 if not ticket.done:
-                    self._publish(ticket, islice(batch, at + 1, None))
+                    self._publish(ticket, batch, at + 1)
                 finished.append(ticket)
         return finished
 
@@ -412,12 +412,12 @@ class GroupCommit:
             self._awaiting.popleft()
             self._awaiting_bytes -= ticket.size
             if not ticket.done:
-                self._publish(ticket, islice(finished, at + 1, None))
+                self._publish(ticket, finished, at + 1)
         return finished
 
-    def _publish(self, ticket: Commitment, following: Iterable[Commitment]) -> None:
-        """Publish a ticket with its company."""
-        company = ticket.company(following)
+    def _publish(self, ticket: Commitment, tickets: list[Commitment], behind: int) -> None:
+        """Publish a ticket, with its company among those behind it."""
+        company = ticket.company(tickets, behind)
         error: TopicsError | None = None
         try:
             ticket.publish()

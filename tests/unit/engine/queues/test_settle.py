@@ -227,6 +227,20 @@ def test_acks_of_two_queues_and_what_stands_between_stay_apart(place: Place) -> 
     assert seqs_of(place.log.diff("more")) == [2]
 
 
+def test_whoever_waits_hears_of_acks_though_the_first_has_done_nothing(place: Place) -> None:
+    queue(place, 2)
+    claim(place, "w1", 1)
+    engine = place.log.engine
+    topic = engine.topic("jobs")
+    assert topic.queue is not None
+    heard: list[int] = []
+    tickets = [engine.submit_ack(topic, AckRequest(node="w1", seqs=[n]))[1] for n in (99, 1)]
+    topic.queue.listeners.add(lambda: heard.append(topic.live_records))
+    for ticket in tickets:
+        engine.shard_of(topic).commit.commit(ticket)
+    assert heard == [1]
+
+
 def test_a_disk_that_fails_under_acks_that_came_together_is_told_to_all(place: Place) -> None:
     queue(place, 4)
     place.log.engine.checkpoint()
