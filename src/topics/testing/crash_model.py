@@ -114,7 +114,8 @@ class TopicModel(Struct, frozen=True, kw_only=True):
     @property
     def forgets(self) -> bool:
         """Whether a restart, even a clean one, loses records of it."""
-        return self.durability == "ephemeral" or not self.volatile.isdisjoint(self.live)
+        told = self.live.keys() | self.removed  # a delete by tag does not tell the log whose it was
+        return self.durability == "ephemeral" or not self.volatile.isdisjoint(told)
 
     def agreed(self, others: Iterable[Self]) -> Self:
         """Return this version, unsure of the repeats in which equal looking versions differ."""
