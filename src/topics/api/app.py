@@ -23,6 +23,7 @@ from topics.api.host import HostRule
 from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.parking import Parking
+from topics.api.regulars import Regulars
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
 from topics.api.sampling import Sampling
@@ -82,6 +83,9 @@ class App:
         self._live: Live | None = None
         self.queued: list[Exchange] = []
         """Plain writes that came in this turn of the event loop; already counted."""
+        self.in_turn = False
+        """What is answered now was asked in this very turn."""
+        self.regulars = Regulars(self)
         self.replay_progress = 0.0
         self.stopping = False
         self.connections: set[Connection] = set()
@@ -236,8 +240,10 @@ class App:
                 self.guard(exchange, partial(self._take_late, exchange))
         turn.clear()  # connections may still hold it
         if log is not None:
+            self.in_turn = True
             for waiter in log.waiter_row:
                 waiter.end_turn()
+            self.in_turn = False
 
     def _gather_turn(self, log: AsyncLog, turn: list[Exchange]) -> list[Exchange]:
         """Return what has to be taken in another way."""

@@ -200,7 +200,7 @@ class Exchange:
         """Answer with JSON that stands in several pieces: a large one is not copied again."""
         if self.answered:
             return
-        if sum(map(len, parts)) < UNCOPIED_MIN_BYTES or self._accepts_gzip():
+        if sum(map(len, parts)) < UNCOPIED_MIN_BYTES or self.accepts_gzip():
             self.reply(200, b"".join(parts))
             return
         self.answered = True
@@ -221,7 +221,7 @@ class Exchange:
         if self.answered:
             return
         self.answered = True
-        if len(body) >= GZIP_MIN_BYTES and self._accepts_gzip():
+        if len(body) >= GZIP_MIN_BYTES and self.accepts_gzip():
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
         self.channel.send(self, status, content_type=content_type, headers=headers, body=body)
@@ -240,7 +240,7 @@ class Exchange:
         self.app.on_answered(self, 200)
         return stream
 
-    def _accepts_gzip(self) -> bool:
+    def accepts_gzip(self) -> bool:
         accepted = self.head.headers.get("accept-encoding")
         if not accepted or "gzip" not in accepted:
             return False
@@ -260,7 +260,7 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
     senders: list[Channel] = []
     try:
         for exchange, body in zip(exchanges, bodies, strict=True):
-            if len(body) >= GZIP_MIN_BYTES:
+            if len(body) >= GZIP_MIN_BYTES and exchange.accepts_gzip():
                 exchange.reply(200, body)
             elif not exchange.answered:
                 exchange.answered = True

@@ -31,6 +31,8 @@ MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
 MAX_HELD_BYTES = 2 * MAX_WATCH_HEAD_BYTES
 """Read behind a request that waits; more stays in the kernel."""
+REGULAR_AFTER = 8
+"""So many plain writes in a row, each answered in its turn, make a regular."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -64,6 +66,10 @@ class Http1Connection(asyncio.Protocol):
         """What was not taken yet when the sweep looked last."""
         self._yields = False
         """The rest of the buffer has its turn already scheduled."""
+        self._repeats = 0
+        """Plain writes in a row that were answered in their turn."""
+        self._is_regular = False
+        """It is at rest, and `Regulars` reads from its socket."""
         self._fresh = True
         self._head_began = False
         self._ending = False
@@ -82,6 +88,7 @@ class Http1Connection(asyncio.Protocol):
         self._app.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
+        self._leave()
         self._transport = None
         self._app.connections.discard(self)
         self._buffer = b""
@@ -191,6 +198,51 @@ class Http1Connection(asyncio.Protocol):
             return True
         self._fresh = False
         return False
+
+    # Being a regular.
+
+    def _join(self, transport: asyncio.Transport) -> None:
+        self._is_regular = self._app.regulars.join(self)
+        if self._is_regular:
+            transport.pause_reading()
+
+    def _leave(self) -> None:
+        if self._is_regular:
+            self._is_regular = False
+            self._repeats = 0
+            self._app.regulars.leave(self)
+            if self._transport is not None:
+                self._transport.resume_reading()
+
+    def leave_unless_at_rest(self) -> None:
+        """Have the event loop read again, if anything is under way that others would pass by."""
+        if (
+            self._waiting
+            or self._buffer
+            or self._head is not None
+            or self._stream is not None
+            or self._ending
+            or self._paused
+            or self._yields
+            or self._transport is None
+            or self._transport.get_write_buffer_size()
+        ):
+            self._leave()
+
+    def take_other(self, data: bytes) -> None:
+        """Take what was read from a regular and is no plain write; nothing: it has ended."""
+        if data:
+            self.data_received(data)
+        else:
+            self._leave()  # the transport reads the end once more, and says so
+
+    def expect(self, head: Head, started_s: float) -> Exchange:
+        """Let a write that was read past this connection wait here for its answer."""
+        self._leave()
+        exchange = Exchange(self._app, self, head, b"", started_s)
+        exchange.caller.requests += 1
+        self._waiting.append(exchange)
+        return exchange
 
     # Requests.
 
@@ -318,6 +370,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         app = self._app
+        self._repeats = 0
         self.since_s = started_s = app.clock.monotonic_s()
         if not head.keep_alive:
             self._ending = True
@@ -380,11 +433,16 @@ class Http1Connection(asyncio.Protocol):
             self.send(exchange, 200, content_type=JSON, headers=b"", body=body)
             return None
         waiting.clear()
+        if app.in_turn and not self._is_regular:
+            self._repeats += 1
+            if self._repeats == REGULAR_AFTER:
+                self._join(transport)
         return self.descriptor, (app.ok_heads.get(len(body)) or app.make_ok_head(len(body))) + body
 
     def send_rest(self, data: bytes) -> None:
         """Send what the socket did not take of an answer."""
         self.write(data)
+        self.leave_unless_at_rest()
 
     def send_parts(
         self, exchange: Exchange, parts: Sequence[Buffer], *, content_type: bytes = JSON
@@ -473,6 +531,8 @@ class Http1Connection(asyncio.Protocol):
 
     def notice(self, now_s: float) -> None:
         """Begin to wait anew whenever the peer has taken some of an answer."""
+        if self._is_regular and self._app.regulars.was_active(self):
+            self.since_s = now_s
         unread = self.buffered_bytes
         if unread and unread != self._unread_bytes and self.is_idle:
             self.since_s = now_s
@@ -514,10 +574,12 @@ class Http1Connection(asyncio.Protocol):
 
     def end(self) -> None:
         """Close when everything written is sent."""
+        self._leave()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
+        self._leave()
         if self._transport is not None:
             self._transport.abort()
 
@@ -531,6 +593,7 @@ class Http1Connection(asyncio.Protocol):
     def take_over(self, protocol: asyncio.Protocol) -> None:
         """Hand the socket to another protocol: an upgrade."""
         assert self._transport is not None
+        self._leave()
         self._waiting.clear()
         self._app.connections.discard(self)
         self._transport.set_protocol(protocol)

@@ -62,6 +62,7 @@ else:
             )
 
 Gathering = _twin.Gathering
+Intake = _twin.Intake
 bisect_ts = _twin.bisect_ts
 build_tag_run = _twin.build_tag_run
 check_records = _twin.check_records
@@ -87,6 +88,7 @@ place_batch = _twin.place_batch
 project_records = _twin.project_records
 scan_frames = _twin.scan_frames
 send_all = _twin.send_all
+send_answers = _twin.send_answers
 send_each = _twin.send_each
 shift_idx = _twin.shift_idx
 split_batch = _twin.split_batch
@@ -119,6 +121,7 @@ __all__ = [
     "Columns",
     "Gathering",
     "IdxSummary",
+    "Intake",
     "Match",
     "Projection",
     "Run",
@@ -148,6 +151,7 @@ __all__ = [
     "project_records",
     "scan_frames",
     "send_all",
+    "send_answers",
     "send_each",
     "shift_idx",
     "split_batch",

@@ -1,6 +1,7 @@
 # The same functions as the pure twin, by construction.
 from topics.kernel.pure import (
     Gathering,
+    Intake,
     bisect_ts,
     build_tag_run,
     check_records,
@@ -26,6 +27,7 @@ from topics.kernel.pure import (
     project_records,
     scan_frames,
     send_all,
+    send_answers,
     send_each,
     shift_idx,
     split_batch,
@@ -36,6 +38,7 @@ from topics.kernel.pure import (
 
 __all__ = [
     "Gathering",
+    "Intake",
     "bisect_ts",
     "build_tag_run",
     "check_records",
@@ -61,6 +64,7 @@ __all__ = [
     "project_records",
     "scan_frames",
     "send_all",
+    "send_answers",
     "send_each",
     "shift_idx",
     "split_batch",

@@ -148,3 +148,83 @@ def test_nothing_was_sent_where_one_packet_is_refused(twin: ModuleType, pairs: l
 def test_a_descriptor_has_32_bits(twin: ModuleType, descriptor: int) -> None:
     with pytest.raises(OverflowError):
         twin.send_each([(descriptor, b"x")])
+
+
+class Writer:
+    """Someone who can be answered."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.descriptor = pair[0].fileno()
+
+
+PARTS: dict[str, bytes] = {
+    "start": b'{"first_seq":',
+    "middle": b',"count":',
+    "end": b"}",
+    "head_end": b"Date: now\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 40])
+def test_each_writer_is_answered_over_its_socket(
+    twin: ModuleType, pairs: list[Pair], count: int
+) -> None:
+    writers = [(n % 3 + 1, (Writer(pair), "token")) for n, pair in enumerate(pairs[:count])]
+    assert twin.send_answers(writers, first_seq=98, **PARTS) == []
+    bodies = twin.format_answers(
+        writers, first_seq=98, **{name: PARTS[name] for name in ("start", "middle", "end")}
+    )
+    for (_, peer), body in zip(pairs, bodies, strict=False):
+        assert peer.recv(1000) == (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\nDate: now\r\n\r\n%b" % (len(body), body)
+        )
+    for _, peer in pairs:
+        with pytest.raises(BlockingIOError):
+            peer.recv(1)
+
+
+@pytest.mark.parametrize("count", [4, 40])
+def test_a_writer_who_does_not_take_all_is_told_with_the_rest(
+    twin: ModuleType, pairs: list[Pair], count: int
+) -> None:
+    writers = [(1, (Writer(pair), None)) for pair in pairs[:count]]
+    writers[1] = (1_000_000, writers[1][1])  # more than fits a socket
+    pairs[2][1].close()
+    lost = writers[3][1][0]
+    lost.descriptor = -1
+    short = dict(twin.send_answers(writers, first_seq=1, **PARTS))
+    assert set(short) == {writers[n][1][0] for n in (1, 2, 3)}
+    assert short[lost].startswith(b"HTTP/1.1 200 OK\r\n")
+    assert short[lost].endswith(b'"count":1}')
+    rest = short[writers[1][1][0]]
+    came = b""
+    while not came.endswith(b'"count":1000000}'):
+        try:
+            came += pairs[1][1].recv(1 << 20)
+        except BlockingIOError:
+            came += rest
+    assert came.count(b",") == 1_000_001 + 1  # between the fields, and between the seqs
+    head, _, body = came.partition(b"\r\n\r\n")
+    assert b"Content-Length: %d\r\n" % len(body) in head
+
+
+@pytest.mark.parametrize(
+    ("writers", "first_seq", "error"),
+    [
+        ([(0, ("who", None))], 1, ValueError),
+        ([(2, ("who", None))], 2**64 - 1, OverflowError),
+        ([(1, "who")], 1, ValueError),
+        ([(1, ("who", None))], 1, AttributeError),
+        (None, 1, TypeError),
+        ([7], 1, TypeError),
+    ],
+)
+def test_answers_that_cannot_be_given_are_refused(
+    twin: ModuleType,
+    writers: Any,  # noqa: ANN401 - that is the point
+    first_seq: int,
+    error: type[Exception],
+) -> None:
+    with pytest.raises(error):
+        twin.send_answers(writers, first_seq=first_seq, **PARTS)

@@ -101,3 +101,85 @@ def send_each(packets):
         return [(i, given[i].sent) for i in range(count) if given[i].sent < given[i].size]
     finally:
         free(given)
+
+
+cdef enum:
+    # The status line, two headers and the size of an answer.
+    ANSWER_HEAD_BYTES = 128
+
+
+cdef uint8_t* put_answer_head(uint8_t* body, Py_ssize_t size, bytes head_end) noexcept:
+    """Write a head that ends where the body begins; return where it begins."""
+    cdef uint8_t local[ANSWER_HEAD_BYTES]
+    cdef uint8_t* out = local
+    out = put_literal(out, b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ")
+    out = put_u64(out, size)
+    out = put_literal(out, b"\r\n")
+    body -= PyBytes_GET_SIZE(head_end)
+    memcpy(body, PyBytes_AS_STRING(head_end), PyBytes_GET_SIZE(head_end))
+    body -= out - local
+    memcpy(body, local, out - local)
+    return body
+
+
+cdef uint64_t answers_room(list writers, uint64_t first_seq, uint64_t fixed) except 0:
+    """Return how much room the answers take, and check that they can be given."""
+    cdef uint64_t room = 1
+    cdef Py_ssize_t count
+    cdef bint is_over = False
+    for count, _ in writers:
+        if count < 1:
+            raise ValueError("a write has at least one record")
+        if count > U32_MAX:
+            raise MemoryError
+        if is_over or first_seq > U64_MAX - <uint64_t> (count - 1):
+            raise OverflowError("a seq is a u64")
+        first_seq += <uint64_t> count
+        is_over = first_seq == 0
+        room += fixed + <uint64_t> count * SEQ_BYTES_MAX
+    return room
+
+
+cdef list send_formatted(
+    list writers, uint64_t first_seq, bytes start, bytes middle, bytes end, bytes head_end,
+    uint8_t* out, Packet* packets,
+):
+    cdef Py_ssize_t i, writes, count = len(writers)
+    cdef uint8_t* body
+    for i in range(count):
+        writes, (who, _) = <tuple> writers[i]
+        body = out + ANSWER_HEAD_BYTES + PyBytes_GET_SIZE(head_end)
+        out = put_answer(body, first_seq, writes, start, middle, end)
+        packets[i].descriptor = PyNumber_Index(who.descriptor)
+        packets[i].data = <const char*> put_answer_head(body, out - body, head_end)
+        packets[i].size = <const char*> out - packets[i].data
+        first_seq += <uint64_t> writes
+    if count < GIL_SENDS:
+        send_packets(packets, count)
+    else:
+        with nogil:
+            send_packets(packets, count)
+    return [
+        (writers[i][1][0], packets[i].data[packets[i].sent : packets[i].size])
+        for i in range(count) if packets[i].sent < packets[i].size
+    ]
+
+
+def send_answers(
+    list writers not None, *, uint64_t first_seq, bytes start not None, bytes middle not None,
+    bytes end not None, bytes head_end not None,
+):
+    cdef list kept = list(writers)
+    cdef uint64_t room = answers_room(
+        kept, first_seq,
+        ANSWER_HEAD_BYTES + ANSWER_OVERHEAD + len(start) + len(middle) + len(end) + len(head_end),
+    )
+    cdef uint8_t* out = <uint8_t*> malloc(room)
+    cdef Packet* packets = <Packet*> malloc(len(kept) * sizeof(Packet) + 1)
+    try:
+        if out == NULL or packets == NULL:
+            raise MemoryError
+        return send_formatted(kept, first_seq, start, middle, end, head_end, out, packets)
+    finally:
+        free(out)
+        free(packets)

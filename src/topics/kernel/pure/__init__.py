@@ -14,13 +14,14 @@ from topics.kernel.pure.idx import (
     shift_idx,
     summarize_idx,
 )
+from topics.kernel.pure.intake import Intake
 from topics.kernel.pure.judge import check_records
 from topics.kernel.pure.parse import parse_batch
 from topics.kernel.pure.partition import fnv1a_32, format_places, place_batch, split_batch
 from topics.kernel.pure.project import project_records
 from topics.kernel.pure.scan import find_frame, index_frames, scan_frames
 from topics.kernel.pure.segment import frames_to_segment, index_segment
-from topics.kernel.pure.send import send_all, send_each
+from topics.kernel.pure.send import send_all, send_answers, send_each
 from topics.kernel.pure.stamp import stamp_batch
 from topics.kernel.pure.tags import (
     build_tag_run,
@@ -32,6 +33,7 @@ from topics.kernel.pure.tags import (
 
 __all__ = [
     "Gathering",
+    "Intake",
     "bisect_ts",
     "build_tag_run",
     "check_records",
@@ -57,6 +59,7 @@ __all__ = [
     "project_records",
     "scan_frames",
     "send_all",
+    "send_answers",
     "send_each",
     "shift_idx",
     "split_batch",

@@ -43,8 +43,14 @@ class Gathering:
         0 for one that was not taken, because it is wrong, has fields besides its records, or is
         larger than `max_bytes`: `parse_batch` tells what is wrong with it.
         """
+        return self.add_small(body)
+
+    def add_small(self, body: Buffer, *, max_records: int | None = None) -> int:
+        """Read a body of so many records at the most; the native twin keeps this to itself."""
         batch = self._read(body)
-        return batch.count if batch is not None and self.add_batch(batch) else 0
+        if batch is None or (max_records is not None and batch.count > max_records):
+            return 0
+        return batch.count if self.add_batch(batch) else 0
 
     def deal(
         self, body: Buffer, gatherings: "list[Gathering]", *, spare: int

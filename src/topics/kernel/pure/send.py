@@ -4,8 +4,10 @@ import socket
 from array import array
 from collections.abc import Sequence
 from operator import index
+from typing import Any
 
 from topics.kernel.layout import Buffer
+from topics.kernel.pure.answers import format_answers
 
 
 def send_all(descriptors: "array[int]", data: Buffer) -> list[tuple[int, int]]:
@@ -39,6 +41,32 @@ def send_each(packets: Sequence[tuple[int, bytes]]) -> list[tuple[int, int]]:
     return [
         (i, taken) for i, (taken, size) in enumerate(zip(sent, sizes, strict=True)) if taken < size
     ]
+
+
+def send_answers(
+    writers: list[tuple[int, tuple[Any, object]]],
+    *,
+    first_seq: int,
+    start: bytes,
+    middle: bytes,
+    end: bytes,
+    head_end: bytes,
+) -> list[tuple[Any, bytes]]:
+    """Send each of these writers what `format_answers` has for it, behind a head of HTTP/1.1.
+
+    A writer has a `descriptor`; `head_end` goes behind what every head begins with. Returns who
+    did not take all of it, with the rest.
+    """
+    bodies = format_answers(writers, first_seq=first_seq, start=start, middle=middle, end=end)
+    packets = [
+        (
+            who.descriptor,
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b%b"
+            % (len(body), head_end, body),
+        )
+        for (_, (who, _)), body in zip(writers, bodies, strict=True)
+    ]
+    return [(writers[i][1][0], packets[i][1][taken:]) for i, taken in send_each(packets)]
 
 
 def _send(descriptor: int, data: memoryview) -> int:

@@ -1,0 +1,480 @@
+"""Connections that repeat plain writes, over real sockets: the same answers, by a shorter way."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+from tests.unit.api.streaming import Place, serving, until, within
+from tests.unit.api.wire import HEALTH, post
+
+from topics.api.http1 import REGULAR_AFTER
+from topics.api.regulars import Regulars
+from topics.errors import ShardReadOnly, Throttled
+from topics.storage.wal.group_commit import GroupCommit
+
+BODY = b'{"records":[{"data":"x"}]}'
+WRITE = post("/v0/topics/t", BODY)
+LARGE = post("/v0/topics/t", b'{"records":[{"data":"%b"}]}' % (b"y" * 200_000))
+BAD = post("/v0/topics/t", b'{"records":[{"tag":"no data"}]}')
+CLOSING = post("/v0/topics/t", BODY, b"Connection: close")
+MANY = post("/v0/topics/t", b'{"records":[%b]}' % b",".join([b'{"data":0}'] * 200))
+
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run a scenario on each event loop: they keep what is to be sent in different ways."""
+
+    def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+            runner.run(scenario())
+
+    return run
+
+
+class Line:
+    """One connection that asks, and reads its answers strictly."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.head = b""
+
+    async def answer(self) -> tuple[int, Any]:
+        self.head = await within(self.reader.readuntil(b"\r\n\r\n"))
+        size = int(self.head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        body = await within(self.reader.readexactly(size))
+        return int(self.head.split(b" ")[1]), msgspec.json.decode(body)
+
+    async def ask(self, request: bytes) -> tuple[int, Any]:
+        self.writer.write(request)
+        return await self.answer()
+
+    async def write(self, request: bytes = WRITE) -> int:
+        """Write once; return the seq."""
+        status, answer = await self.ask(request)
+        assert status == 200, answer
+        seq: int = answer["first_seq"]
+        return seq
+
+    async def is_closed(self) -> bool:
+        rest: bytes = await within(self.reader.read())
+        return rest == b""
+
+
+class Inn(Place):
+    """A server, and lines to it."""
+
+    async def connect(self, *, rcvbuf: int = 0) -> Line:
+        reader, writer = await self._connect(rcvbuf)
+        self.writers.append(writer)
+        return Line(reader, writer)
+
+    async def regular(self, request: bytes = WRITE) -> Line:
+        """Return a line that has become a regular."""
+        line, before = await self.connect(), self.count
+        for _ in range(REGULAR_AFTER + 4):
+            await line.write(request)
+        assert self.count == before + 1
+        return line
+
+    @property
+    def regulars(self) -> Regulars:
+        return self.app.regulars
+
+    @property
+    def count(self) -> int:
+        return len(self.regulars)
+
+    async def data(self, topic: str = "t") -> list[Any]:
+        page = await self.app.ready_log.diff(topic, from_seq=0, limit=1000)
+        assert page.caught_up
+        return [record.data for record in page.records]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the disk for a quick one, however busy the machine is."""
+    monkeypatch.setattr(GroupCommit, "is_quick", property(lambda _: True))
+
+
+@asynccontextmanager
+async def inn(path: Path, *, durability: str = "disk", **settings: Any) -> AsyncIterator[Inn]:  # noqa: ANN401 - any setting
+    async with serving(path, **settings) as place:
+        found = Inn(place.server)
+        await found.app.ready_log.create("t", durability=durability)
+        yield found
+        for writer in found.writers:
+            with suppress(OSError):
+                writer.close()
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_a_regular_is_answered_as_anybody_is(tmp_path: Path, run: Run, durability: str) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path, durability=durability) as place:
+            line, stranger = await place.regular(), await place.connect()
+            _, first = await line.ask(WRITE)
+            usual, _, _ = line.head.partition(b"Date")
+            _, second = await stranger.ask(WRITE)
+            assert stranger.head.partition(b"Date")[0] == usual
+            assert list(first) == list(second)
+            assert list(first["performance"]) == list(second["performance"])
+            assert second["first_seq"] == first["last_seq"] + 1
+            assert first["seqs"] == [first["first_seq"]]
+            assert first["count"] == 1
+            assert await place.data() == ["x"] * second["head_seq"]
+
+    run(scenario)
+
+
+def test_all_regulars_of_a_turn_get_their_own_seqs(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(20)]
+            told: list[int] = []
+            for _ in range(10):
+                told += await asyncio.gather(*(line.write() for line in lines))
+            assert place.count == 20
+            before = 20 * (REGULAR_AFTER + 4)
+            assert sorted(told) == list(range(before + 1, before + 201))
+            assert len(await place.data()) == before + 200
+
+    run(scenario)
+
+
+def test_regulars_of_several_topics_share_a_turn(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            for name in "abc":
+                await place.app.ready_log.create(name, durability="disk")
+            lines = {
+                name: await place.regular(
+                    post(f"/v0/topics/{name}", b'{"records":[{"data":"%b"}]}' % name.encode())
+                )
+                for name in "abct"
+            }
+            for name, line in lines.items():
+                line.writer.write(
+                    post(f"/v0/topics/{name}", b'{"records":[{"data":"%b"}]}' % name.encode())
+                )
+            for name, line in lines.items():
+                _, answer = await line.answer()
+                assert answer["topic"] == name
+            for name in "abct":
+                assert set(await place.data(name)) == {name}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"), [(HEALTH, 200), (BAD, 400), (LARGE, 200), (MANY, 200)]
+)
+def test_whatever_else_a_regular_asks_is_answered(
+    tmp_path: Path, run: Run, request_: bytes, status: int
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            for _ in range(3):
+                assert (await line.ask(request_))[0] == status
+                await line.write()
+
+    run(scenario)
+
+
+def test_a_regular_that_pipelines_is_answered_in_order(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            line.writer.write(WRITE + HEALTH + WRITE * 3 + BAD + WRITE)
+            found = [await line.answer() for _ in range(7)]
+            assert [status for status, _ in found] == [200, 200, 200, 200, 200, 400, 200]
+            seqs = [answer["first_seq"] for _, answer in found if "first_seq" in answer]
+            assert seqs == list(range(seqs[0], seqs[0] + 5))
+
+    run(scenario)
+
+
+def test_a_request_that_comes_in_pieces_is_put_together(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            line.writer.write(WRITE[:-5])
+            await until(lambda: place.count == 0)
+            line.writer.write(WRITE[-5:])
+            assert (await line.answer())[0] == 200
+
+    run(scenario)
+
+
+def test_a_regular_that_ends_is_answered_and_closed(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            line.writer.write(WRITE)
+            line.writer.write_eof()
+            assert (await line.answer())[0] == 200
+            assert await line.is_closed()
+            other = await place.regular()
+            await other.ask(CLOSING)
+            assert await other.is_closed()
+            await until(lambda: not place.app.connections)
+            assert place.count == 0
+
+    run(scenario)
+
+
+def test_a_regular_that_resets_is_forgotten(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(3)]
+            sock = lines[1].writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            lines[1].writer.transport.abort()
+            await until(lambda: len(place.app.connections) == 2)
+            assert place.count == 2
+            for line in (lines[0], lines[2], await place.regular()):
+                await line.write()
+
+    run(scenario)
+
+
+def test_a_regular_may_become_a_stream(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            url = await place.watch({"t": {"tail": True}})
+            line.writer.write(
+                b"GET %b HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+                % url.encode()
+            )
+            await within(line.reader.readuntil(b"retry: 2000"))
+            assert place.count == 0
+            await place.append("t", "news")
+            await within(line.reader.readuntil(b'"news"'))
+
+    run(scenario)
+
+
+def test_a_refused_write_is_told_to_each(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(4)]
+            count = len(await place.data())
+
+            def refuse(*_: object, **__: object) -> None:
+                raise ShardReadOnly("no")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(place.app.engine, "submit_append", refuse)
+                found = await asyncio.gather(*(line.ask(WRITE) for line in lines))
+            assert [status for status, _ in found] == [503] * 4
+            assert place.app.keyring.anonymous.requests == 0
+            for line in lines:
+                await line.write()
+            assert len(await place.data()) == count + 4
+
+    run(scenario)
+
+
+def test_writes_that_find_no_room_wait_for_it(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(4)]
+            admit, full = GroupCommit.admit, iter([True] * 3)
+
+            def sometimes(self: GroupCommit, size: int) -> None:
+                if next(full, False):
+                    raise Throttled(100)
+                admit(self, size)
+
+            monkeypatch.setattr(GroupCommit, "admit", sometimes)
+            found = await asyncio.gather(*(line.ask(WRITE) for line in lines))
+            assert [status for status, _ in found] == [200] * 4
+            assert any("throttle_wait_ms" in answer["performance"] for _, answer in found)
+            assert place.app.keyring.anonymous.requests == 0
+
+    run(scenario)
+
+
+def test_writes_whose_sync_takes_long_are_answered_after_it(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path, durability="fsync") as place:
+            lines = [await place.regular() for _ in range(4)]
+            looks = iter([True])  # quick when the write is read, slow when it is to be synced
+            is_quick = property(lambda _: next(looks, False))
+            monkeypatch.setattr(GroupCommit, "is_quick", is_quick)
+            lines[0].writer.write(WRITE + HEALTH)  # behind it, whatever comes
+            found = [lines[0].answer(), *(line.ask(WRITE) for line in lines[1:])]
+            assert [status for status, _ in await asyncio.gather(*found)] == [200] * 4
+            assert (await lines[0].answer())[1]["status"] == "ok"
+            assert place.app.keyring.anonymous.requests == 0
+            assert len(await place.data()) == 4 * (REGULAR_AFTER + 4) + 4
+
+    run(scenario)
+
+
+def test_slow_writes_are_in_the_log_of_slow_requests(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            slow: list[Any] = []
+            place.app.request_log.slow = lambda *found: slow.append(found)  # type: ignore[method-assign] # a spy
+            place.app.slow_s = 0.0
+            await line.write()
+            assert len(slow) == 1
+
+    run(scenario)
+
+
+def test_a_key_at_its_limit_keeps_to_it(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        keyed = post("/v0/topics/t", BODY, b"Authorization: Bearer k")
+        wrong = post("/v0/topics/t", BODY, b"Authorization: Bearer j")
+        async with inn(tmp_path, keys="k", max_inflight_per_key=2) as place:
+            lines = [await place.regular(keyed) for _ in range(2)]
+            (caller,) = (head.caller for head in place.app._heads.values())
+            assert caller is not None
+            caller.requests += 1
+            assert [s for s, _ in await asyncio.gather(*(line.ask(keyed) for line in lines))].count(
+                200
+            ) >= 1
+            caller.requests += 1
+            found = await asyncio.gather(*(line.ask(keyed) for line in lines))
+            assert [status for status, _ in found] == [429, 429]
+            caller.requests -= 2
+            assert caller.requests == 0
+            assert (await lines[0].ask(wrong))[0] == 401
+            await lines[0].write(keyed)
+
+    run(scenario)
+
+
+def test_an_answer_that_would_be_packed_is_packed(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        packed = post(
+            "/v0/topics/t",
+            b'{"records":[%b]}' % b",".join([b'{"data":0}'] * 300),
+            b"Accept-Encoding: gzip",
+        )
+        async with inn(tmp_path) as place:
+            line = await place.regular(post("/v0/topics/t", BODY, b"Accept-Encoding: gzip"))
+            line.writer.write(packed)
+            head = await within(line.reader.readuntil(b"\r\n\r\n"))
+            assert b"Content-Encoding: gzip" in head
+
+    run(scenario)
+
+
+def shrink(descriptor: int) -> None:
+    """Let a socket keep as little as it can of what is sent."""
+    borrowed = socket.socket(fileno=descriptor)
+    borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    borrowed.detach()
+
+
+def test_who_does_not_read_its_answers_gets_them_later(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.connect(rcvbuf=2048)
+            await until(lambda: len(place.app.connections) == 1)
+            (connection,) = place.app.connections
+            shrink(connection.descriptor)  # type: ignore[attr-defined] # of HTTP/1.1
+            line.writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket's transport
+            topic, sent = place.app.engine.topic("t"), 0
+            while sent <= REGULAR_AFTER or len(place.regulars) > 0:
+                assert sent < 1000
+                line.writer.write(MANY)
+                sent += 1
+                await until(lambda: topic.head_seq == 200 * sent)  # noqa: B023 - awaited at once
+            line.writer.transport.resume_reading()  # type: ignore[attr-defined] # as above
+            for number in range(sent):
+                status, answer = await line.answer()
+                assert (status, answer["first_seq"]) == (200, 200 * number + 1)
+            for _ in range(REGULAR_AFTER + 4):
+                await line.write()
+            assert place.count == 1
+
+    run(scenario)
+
+
+def test_an_idle_regular_is_sent_away_and_a_busy_one_stays(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path, idle_timeout_ms=1000) as place:
+            idle, busy = await place.regular(), await place.regular()
+            gone = asyncio.ensure_future(idle.is_closed())
+            while not gone.done():
+                await busy.write()
+                await asyncio.sleep(0.05)
+            assert gone.result()
+            assert place.count == 1
+            await busy.write()
+
+    run(scenario)
+
+
+def test_a_server_that_stops_answers_its_regulars_and_lets_them_go(
+    tmp_path: Path, run: Run
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(3)]
+            await place.server.stop()
+            for line in lines:
+                assert await line.is_closed()
+            assert place.count == 0
+
+    run(scenario)
+
+
+def test_a_deleted_topic_is_made_again_by_the_next_write(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            await place.app.ready_log.drop("t")
+            status, answer = await line.ask(WRITE)
+            assert (status, answer["created"], answer["first_seq"]) == (201, True, 1)
+            assert await line.write() == 2
+
+    run(scenario)
+
+
+def test_a_bug_in_finding_a_head_answers_and_harms_nobody(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(2)]
+            seen: list[Any] = []
+            place.app.loop.set_exception_handler(lambda _, context: seen.append(context))
+            engine = place.app.engine
+            find, fails = engine.find_topic, iter([True])
+
+            def sometimes(name: str) -> Any:  # noqa: ANN401 - that of find_topic
+                if next(fails, False):
+                    raise ZeroDivisionError
+                return find(name)
+
+            monkeypatch.setattr(engine, "find_topic", sometimes)
+            for line in lines:
+                assert (await line.ask(WRITE))[0] == 200
+            assert [type(context["exception"]) for context in seen] == [ZeroDivisionError]
+
+    run(scenario)
