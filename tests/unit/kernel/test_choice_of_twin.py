@@ -44,6 +44,18 @@ def test_without_the_extension_the_pure_twin_takes_over_with_a_warning() -> None
 def test_a_twin_offers_every_function_of_the_kernel(twin: ModuleType) -> None:
     offered = set(pure.__all__)
     odd = {name for name in offered if not inspect.isroutine(getattr(pure, name))}
-    assert odd == {"Gathering"}
+    assert odd == {"Gathering", "Intake"}
     assert {name for name in offered if not callable(getattr(twin, name, None))} == set()
     assert offered < set(kernel.__all__)
+
+
+def methods(owner: type) -> set[str]:
+    return {name for name, found in inspect.getmembers(owner, callable) if name[0] != "_"}
+
+
+def test_a_class_of_the_kernel_has_the_same_methods_in_each_twin(twin: ModuleType) -> None:
+    kept_to_itself = {"Gathering": {"add_small", "has_room"}, "Intake": set()}
+    for name, inner in kept_to_itself.items():
+        offered = methods(getattr(pure, name))
+        assert inner < offered
+        assert methods(getattr(twin, name)) - inner == offered - inner
