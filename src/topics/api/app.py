@@ -237,13 +237,15 @@ class App:
         log = self.log
         for exchange in turn if log is None or self.stopping else self._gather_turn(log, turn):
             if not exchange.answered:
-                self.guard(exchange, partial(self._take_late, exchange))
+                self.guard(exchange.channel, partial(self._take_late, exchange))
         turn.clear()  # connections may still hold it
         if log is not None:
             self.in_turn = True
-            for waiter in log.waiter_row:
-                waiter.end_turn()
-            self.in_turn = False
+            try:
+                for waiter in log.waiter_row:
+                    waiter.end_turn()
+            finally:
+                self.in_turn = False
 
     def _gather_turn(self, log: AsyncLog, turn: list[Exchange]) -> list[Exchange]:
         """Return what has to be taken in another way."""
@@ -259,20 +261,20 @@ class App:
                 if not waiter.take(topic, exchange.body, exchange, answer_gathered):
                     others.append(exchange)
             except Exception as bug:  # noqa: BLE001 - the border: a bug answers 500 and is logged
-                self.guard(exchange, partial(self.answer_bug, exchange, bug))
+                self.guard(exchange.channel, partial(self.answer_bug, exchange, bug))
         return others
 
     def _take_late(self, exchange: Exchange) -> None:
         self._take(exchange, may_gather=False)
         exchange.channel.hold_behind(exchange)
 
-    def guard(self, exchange: Exchange, work: Callable[[], None]) -> None:
+    def guard(self, channel: Channel, work: Callable[[], None]) -> None:
         """Drop a writer whose failure could not even be told: the others go on."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - as the event loop does for one connection
             self.loop.call_exception_handler({"message": "a write failed", "exception": error})
-            exchange.channel.abort()
+            channel.abort()
 
     def _take(self, exchange: Exchange, *, may_gather: bool) -> None:
         try:

@@ -88,8 +88,8 @@ class Http1Connection(asyncio.Protocol):
         self._app.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
-        self._leave()
         self._transport = None
+        self._leave()
         self._app.connections.discard(self)
         self._buffer = b""
         waiting, self._waiting = self._waiting, deque()
@@ -127,6 +127,7 @@ class Http1Connection(asyncio.Protocol):
         elif self._waiting or self._buffer:
             if self._turn is self._app.queued:
                 self._app.take_turn()  # first what came before on this connection
+                self._leave()  # it may just have joined
         elif self._take_repeated(data):
             return
         self.received_bytes += len(data)
@@ -211,7 +212,7 @@ class Http1Connection(asyncio.Protocol):
             self._is_regular = False
             self._repeats = 0
             self._app.regulars.leave(self)
-            if self._transport is not None:
+            if self._transport is not None and not self._reading_paused:
                 self._transport.resume_reading()
 
     def leave_unless_at_rest(self) -> None:

@@ -59,7 +59,7 @@ class _ClaimAnswer:
         return self._exchange.answered
 
     def settle(self, claimed: Claimed | None, error: Exception | None) -> None:
-        self._exchange.app.guard(self._exchange, lambda: self._answer(claimed, error))
+        self._exchange.app.guard(self._exchange.channel, lambda: self._answer(claimed, error))
 
     def _answer(self, claimed: Claimed | None, error: Exception | None) -> None:
         exchange = self._exchange

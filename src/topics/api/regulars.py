@@ -9,6 +9,7 @@ Keeps: a regular is at rest whenever it is read from here, so nothing it sent wa
 is sent is under way; whatever else it sends goes to its connection as if read there.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from topics.aio import Gathered
@@ -74,9 +75,12 @@ class Regulars:
         if log is not None:
             for waiter in log.waiter_row:  # asked for before: nothing queues behind our back
                 waiter.submit_gathered()
-        others: list[tuple[Http1Connection, bytes]] = self._intake.take(self._find)
-        if self._unanswered:
-            self._write()
+        others: list[tuple[Http1Connection, bytes]] = []
+        try:
+            others = self._intake.take(self._find)
+        finally:
+            if self._unanswered:
+                self._write()
         if others:
             self._pass_on(others)
 
@@ -85,7 +89,7 @@ class Regulars:
         try:
             return self._find_kind(raw)
         except Exception as bug:  # noqa: BLE001 - the border: what was read must not be lost
-            self._app.loop.call_exception_handler({"message": "a head failed", "exception": bug})
+            self._report("a head failed", bug)
             return None
 
     def _find_kind(self, raw: bytes) -> Kind | None:
@@ -123,7 +127,7 @@ class Regulars:
         assert log is not None
         for gathered in self._unanswered:
             log.waiter_of(gathered.topic).expect_gathered(len(gathered.writers))
-        self._app.take_turn()
+        self._end_turn()
         late, self._unanswered = self._unanswered, []
         for gathered in late:  # they wait for more than this turn
             self._send_home(gathered)
@@ -138,11 +142,16 @@ class Regulars:
             return
         writers = gathered.writers
         _, (_, head) = writers[0]
-        short = send_answers(
-            writers, head_end=app.date_line, **answer_parts(ticket, seconds * 1000)
-        )
+        try:
+            short = send_answers(
+                writers, head_end=app.date_line, **answer_parts(ticket, seconds * 1000)
+            )
+        except Exception:
+            for _, (connection, _) in writers:  # what comes next would pass for this answer
+                connection.abort()
+            raise
         for connection, rest in short:
-            connection.send_rest(rest)
+            app.guard(connection, partial(connection.send_rest, rest))
         app.metrics.latency_of(head.route, 200).observe(seconds * 1e6, times=len(writers))
 
     def _send_home(self, gathered: Gathered) -> None:
@@ -155,7 +164,16 @@ class Regulars:
 
     def _pass_on(self, others: list[tuple["Http1Connection", bytes]]) -> None:
         for connection, data in others:
-            connection.take_other(data)
-        self._app.take_turn()
+            self._app.guard(connection, partial(connection.take_other, data))
+        self._end_turn()
         for connection, _ in others:
             connection.leave_unless_at_rest()
+
+    def _end_turn(self) -> None:
+        try:
+            self._app.take_turn()
+        except Exception as bug:  # noqa: BLE001 - the border: who was read from must not stay here
+            self._report("a turn failed", bug)
+
+    def _report(self, message: str, bug: Exception) -> None:
+        self._app.loop.call_exception_handler({"message": message, "exception": bug})

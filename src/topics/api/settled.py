@@ -13,7 +13,7 @@ def answer_when_settled(
     """Answer with what the ticket answers, and how long the log took for it."""
 
     def answer(done: Commitment) -> None:
-        exchange.app.guard(exchange, lambda: tell(done))
+        exchange.app.guard(exchange.channel, lambda: tell(done))
 
     def tell(done: Commitment) -> None:
         if done.error is not None:

@@ -14,7 +14,7 @@ import uvloop
 from tests.unit.api.streaming import Place, serving, until, within
 from tests.unit.api.wire import HEALTH, post
 
-from topics.api.http1 import REGULAR_AFTER
+from topics.api.http1 import REGULAR_AFTER, Http1Connection
 from topics.api.regulars import Regulars
 from topics.errors import ShardReadOnly, Throttled
 from topics.storage.wal.group_commit import GroupCommit
@@ -67,6 +67,11 @@ class Line:
         seq: int = answer["first_seq"]
         return seq
 
+    def reset(self) -> None:
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
     async def is_closed(self) -> bool:
         rest: bytes = await within(self.reader.read())
         return rest == b""
@@ -87,6 +92,21 @@ class Inn(Place):
             await line.write(request)
         assert self.count == before + 1
         return line
+
+    async def served(self) -> tuple[Line, Http1Connection]:
+        """Return a new line with the server's end of it."""
+        before = set(self.app.connections)
+        line = await self.connect()
+        await until(lambda: len(self.app.connections) > len(before))
+        (connection,) = self.app.connections - before
+        assert isinstance(connection, Http1Connection)
+        return line, connection
+
+    def bugs(self) -> list[type]:
+        """Return where the kind of each error that nobody handled is noted from now on."""
+        seen: list[type] = []
+        self.app.loop.set_exception_handler(lambda _, found: seen.append(type(found["exception"])))
+        return seen
 
     @property
     def regulars(self) -> Regulars:
@@ -239,9 +259,7 @@ def test_a_regular_that_resets_is_forgotten(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with inn(tmp_path) as place:
             lines = [await place.regular() for _ in range(3)]
-            sock = lines[1].writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            lines[1].writer.transport.abort()
+            lines[1].reset()
             await until(lambda: len(place.app.connections) == 2)
             assert place.count == 2
             for line in (lines[0], lines[2], await place.regular()):
@@ -476,5 +494,195 @@ def test_a_bug_in_finding_a_head_answers_and_harms_nobody(
             for line in lines:
                 assert (await line.ask(WRITE))[0] == 200
             assert [type(context["exception"]) for context in seen] == [ZeroDivisionError]
+
+    run(scenario)
+
+
+def fail(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_who_does_not_read_a_large_answer_is_not_read_from_either(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            await place.append("t", *["z" * 60_000] * 100)
+            line, connection = await place.served()
+            shrink(connection.descriptor)
+            while place.count == 0:
+                await line.write()
+            line.writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket's transport
+            line.writer.write(post("/v0/topics/t/diff", b'{"from_seq":0}') + WRITE)
+            await until(lambda: connection._paused)
+            assert place.count == 0
+            transport = connection._transport
+            assert transport is not None
+            assert not transport.is_reading()
+            line.writer.transport.resume_reading()  # type: ignore[attr-defined] # as above
+            for _ in range(2):
+                assert (await line.answer())[0] == 200
+            await line.write()
+            assert transport.is_reading() == (place.count == 0)
+
+    run(scenario)
+
+
+def test_a_bug_in_one_request_harms_nobody_else(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(4)]
+            seen, read_head = place.bugs(), place.app.read_head
+            monkeypatch.setattr(
+                place.app, "read_head", lambda raw: fail() if b"/bug" in raw else read_head(raw)
+            )
+            lines[0].writer.write(HEALTH.replace(b"/health", b"/bug"))
+            for line in lines[1:]:
+                line.writer.write(HEALTH)
+            for line in lines[1:]:
+                assert (await line.answer())[1]["status"] == "ok"
+            assert await lines[0].is_closed()
+            assert seen == [ZeroDivisionError]
+            for line in lines[1:]:
+                await line.write()
+
+    run(scenario)
+
+
+def test_writes_that_meet_a_bug_are_not_answered_later_as_others(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, other = await place.regular(), await place.regular()
+            seen = place.bugs()
+            with monkeypatch.context() as patch:
+                patch.setattr(place.app.engine, "submit_append", fail)
+                line.writer.write(WRITE)
+                await until(lambda: bool(seen))
+            assert (place.count, place.regulars._unanswered) == (1, [])
+            assert not place.app.in_turn
+            line.writer.write(HEALTH)  # its answer would pass for that of the write
+            seq = await other.write()
+            assert await other.write() == seq + 1
+            assert line.reader._buffer == b""  # type: ignore[attr-defined] # what has come
+            line.reset()
+            await until(lambda: len(place.app.connections) == 1)
+            assert place.app.keyring.anonymous.requests == 0
+
+    run(scenario)
+
+
+def test_who_asks_more_than_writes_leaves_even_if_others_meet_a_bug(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, other = await place.regular(), await place.regular()
+            seen, take_turn = place.bugs(), place.app.take_turn
+            planted: list[bool] = []
+
+            def sometimes() -> None:
+                take_turn()
+                if planted:
+                    planted.pop()
+                    fail()
+
+            monkeypatch.setattr(place.app, "take_turn", sometimes)
+            for request in (WRITE, post("/v0/topics/t/diff", b"{}")):  # known, and not
+                planted.append(True)
+                line.writer.write(request[:-1])
+                await until(lambda: not planted)
+                assert place.count == 1
+                line.writer.write(request[-1:])
+                await line.answer()
+                while place.count == 1:
+                    await line.write()
+            assert seen == [ZeroDivisionError] * 2
+            await other.write()
+
+    run(scenario)
+
+
+def test_who_cannot_be_answered_is_cut_off(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(3)]
+            seen = place.bugs()
+            with monkeypatch.context() as patch:
+                patch.setattr("topics.api.regulars.send_answers", fail)
+                for line in lines[:2]:
+                    line.writer.write(WRITE)
+                for line in lines[:2]:
+                    with suppress(ConnectionResetError):
+                        assert await line.is_closed()
+            assert seen == [ZeroDivisionError]
+            assert place.count == 1
+            await lines[2].write()
+
+    run(scenario)
+
+
+def test_a_bug_while_reading_leaves_nothing_half_done(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(2)]
+            await place.app.ready_log.create("u", durability="disk")
+            other = await place.regular(post("/v0/topics/u", BODY))
+            seen, find = place.bugs(), place.regulars._find_kind
+            monkeypatch.setattr(
+                place.regulars,
+                "_find_kind",
+                lambda raw: find(raw) if b"/t " in raw else (),
+            )
+            for line in lines:
+                line.writer.write(WRITE)
+            other.writer.write(post("/v0/topics/u", BODY))
+            for line in lines:
+                assert (await line.answer())[0] == 200
+            assert seen != []
+            assert place.regulars._unanswered == []
+
+    run(scenario)
+
+
+def test_who_sends_more_before_its_turn_is_no_regular_yet(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, connection = await place.served()
+            while connection._repeats < REGULAR_AFTER - 1:
+                await line.write()
+            connection.data_received(WRITE)
+            connection.data_received(WRITE[:20])  # within the same turn
+            assert place.count == 0
+            connection.data_received(WRITE[20:])
+            seqs = [(await line.answer())[1]["first_seq"] for _ in range(2)]
+            assert seqs == [seqs[0], seqs[0] + 1]
+
+    run(scenario)
+
+
+def test_a_write_that_the_disk_fails_is_told_so(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(3)]
+            log = place.app.engine.shards[0].commit.log
+            count = len(await place.data())
+
+            def refuse(*_: object, **__: object) -> None:
+                raise ShardReadOnly("no room")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(log, "write", refuse)
+                found = await asyncio.gather(*(line.ask(WRITE) for line in lines))
+            assert [status for status, _ in found] == [503] * 3
+            assert len(await place.data()) == count
+            assert await lines[0].write() == count + 1
 
     run(scenario)
