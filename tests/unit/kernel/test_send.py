@@ -228,3 +228,8 @@ def test_answers_that_cannot_be_given_are_refused(
 ) -> None:
     with pytest.raises(error):
         twin.send_answers(writers, first_seq=first_seq, **PARTS)
+
+
+def test_a_writer_may_stand_in_lists(twin: ModuleType, pairs: list[Pair]) -> None:
+    assert twin.send_answers([[1, [Writer(pairs[0]), None]]], first_seq=5, **PARTS) == []
+    assert pairs[0][1].recv(1000).endswith(b'"seqs":[5],"count":1}')

@@ -147,7 +147,7 @@ cdef list send_formatted(
     cdef Py_ssize_t i, writes, count = len(writers)
     cdef uint8_t* body
     for i in range(count):
-        writes, (who, _) = <tuple> writers[i]
+        writes, (who, _) = writers[i]
         body = out + ANSWER_HEAD_BYTES + PyBytes_GET_SIZE(head_end)
         out = put_answer(body, first_seq, writes, start, middle, end)
         packets[i].descriptor = PyNumber_Index(who.descriptor)
