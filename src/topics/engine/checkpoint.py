@@ -24,6 +24,8 @@ from topics.storage.wal.frame import CheckpointMark, encode_control
 
 WRITE_BYTES = 512 * 1024
 """So much is converted and written at a time: it stays in the cache of a core."""
+FLOOD_WRITE_BYTES = 4 * 1024 * 1024
+"""The same in a flood: most often a whole segment, for a device that takes it without a copy."""
 
 
 def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
@@ -35,7 +37,10 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
     with shard.lock:
         finished = shard.commit.flush()
         replay_from = shard.commit.oldest_unpublished()
-        works = [_Absorption(topic, stores, config) for topic in _by_id(shard.dirty)]
+        is_flood = shard.tail_bytes >= config.checkpoint_bytes
+        works = [
+            _Absorption(topic, stores, config, is_flood=is_flood) for topic in _by_id(shard.dirty)
+        ]
         shard.dirty.clear()
     shard.commit.wake(finished)
     try:
@@ -112,9 +117,11 @@ class _Piece:
     takes a while to get it back from an event loop that is busy.
     """
 
-    def __init__(self, segment: Segment, *, is_new: bool) -> None:
+    def __init__(self, segment: Segment, *, is_new: bool, is_flood: bool) -> None:
         self.segment = segment
         self.is_new = is_new
+        self._is_flood = is_flood
+        self._write_bytes = FLOOD_WRITE_BYTES if is_flood else WRITE_BYTES
         self.entries = bytearray()
         self.data_bytes = 0
         self._stretches: list[tuple[Buffer, Buffer, int, int]] = []
@@ -139,7 +146,7 @@ class _Piece:
         self._stretches.append((chunk.frames, chunk.idx(), start, stop))
         self._added_count += stop - start
         self._added_bytes += chunk.size
-        if self._added_bytes >= WRITE_BYTES:
+        if self._added_bytes >= self._write_bytes:
             self.settle()
 
     def settle(self) -> None:
@@ -148,7 +155,7 @@ class _Piece:
             return
         end_bytes = self.segment.data_bytes + self.data_bytes
         data, entries = frames_to_segment(self._stretches, base=end_bytes)
-        self.segment.write_data(end_bytes, [data])
+        self.segment.write_data(end_bytes, data, past_cache=self._is_flood)
         self.entries += entries
         self.data_bytes += len(data)
         self._stretches, self._added_count, self._added_bytes = [], 0, 0
@@ -161,8 +168,11 @@ class _Piece:
 class _Absorption:
     """The checkpoint of one topic. Made and swapped under the shard's lock, written without it."""
 
-    def __init__(self, topic: Topic, stores: Stores, config: ServerConfig) -> None:
+    def __init__(
+        self, topic: Topic, stores: Stores, config: ServerConfig, *, is_flood: bool
+    ) -> None:
         self.topic = topic
+        self._is_flood = is_flood
         self._stores = stores
         self._config = config
         self._chunks = topic.chunks()
@@ -189,14 +199,8 @@ class _Absorption:
         self._finish_last()
 
     def _finish_last(self) -> None:
-        """End the last piece, and let the disk begin with it while the next one is converted.
-
-        Not where writers wait for each sync of the log: they would wait for these bytes too.
-        """
         if self._pieces:
             self._pieces[-1].finish()
-            if not self.topic.config.durable:
-                self._pieces[-1].segment.start_sync()
 
     def sync(self) -> None:
         segments = {*self._flagged, *(piece.segment for piece in self._pieces)}
@@ -258,13 +262,13 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 return piece
         elif self._active is not None:
-            piece = _Piece(self._active, is_new=False)
+            piece = _Piece(self._active, is_new=False, is_flood=self._is_flood)
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
         self._finish_last()
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
-        self._pieces.append(_Piece(segment, is_new=True))
+        self._pieces.append(_Piece(segment, is_new=True, is_flood=self._is_flood))
         segment.create_files()  # noted first, so that a full disk can take it back
         return self._pieces[-1]
 

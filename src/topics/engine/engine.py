@@ -579,7 +579,7 @@ class Engine:
     @property
     def is_behind(self) -> bool:
         """Tell whether segments have to hurry, or writers will wait for room."""
-        return self.tail_bytes >= self.config.tail_cache_bytes // 2
+        return self.tail_bytes >= self.config.tail_cache_bytes // 4
 
     def diff(self, topic: Topic, request: DiffRequest) -> Page:
         """Read what comes after a cursor, and bring what routers still have to bring where it ends.

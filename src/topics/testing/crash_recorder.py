@@ -48,11 +48,14 @@ class RecordingFile:
         self.read_at = file.read_at
         self.size = file.size
         self.close = file.close
-        self.start_sync = file.start_sync
 
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._before_call()
         self._file.write_at(offset, buffers)
+
+    def write_past_cache(self, offset: int, data: Buffer) -> None:
+        self._before_call()
+        self._file.write_past_cache(offset, data)
 
     def allocate(self, size: int) -> None:
         self._before_call()

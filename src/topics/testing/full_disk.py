@@ -83,6 +83,11 @@ class _FullFile:
             self._disk.check_room(self._path)
         self._file.write_at(offset, buffers)
 
+    def write_past_cache(self, offset: int, data: Buffer) -> None:
+        if self._disk.full and offset + len(data) > self._file.size():
+            self._disk.check_room(self._path)
+        self._file.write_past_cache(offset, data)
+
     def read_at(self, offset: int, size: int) -> bytes:
         return self._file.read_at(offset, size)
 
@@ -96,9 +101,6 @@ class _FullFile:
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
-
-    def start_sync(self) -> None:
-        self._file.start_sync()
 
     def sync_data(self) -> None:
         self._file.sync_data()

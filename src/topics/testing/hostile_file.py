@@ -28,6 +28,10 @@ class HostileFile:
                 raise fault.error_for(self._path)
             inode.write(offset, new)
 
+    def write_past_cache(self, offset: int, data: Buffer) -> None:
+        """Write: that the device has seen it all is no promise either."""
+        self.write_at(offset, [data])
+
     def read_at(self, offset: int, size: int) -> bytes:
         self._calls.look("read_at", self._path)
         if self._open_inode is None:
@@ -52,9 +56,6 @@ class HostileFile:
             self._calls.begin_or_fail("truncate", self._path)
             inode = self._open_inode or self._refuse()
             inode.resize(size)
-
-    def start_sync(self) -> None:
-        """Promise nothing: any cut may keep or lose what is not synced, begun or not."""
 
     def sync_data(self) -> None:
         calls = self._calls

@@ -67,18 +67,18 @@ def write(place: Place, size: int) -> None:
     place.log.append("t", [{"data": "x" * size}])
 
 
-def test_a_tail_that_is_half_full_starts_a_checkpoint_before_its_time(
+def test_a_tail_that_is_a_quarter_full_starts_a_checkpoint_before_its_time(
     place: Place, loops: dict[str, StoppedLoop]
 ) -> None:
-    write(place, 400 * KIB)
+    write(place, 200 * KIB)
     loops["topics-segments"].step()
-    assert place.log.engine.tail_bytes > 400 * KIB
+    assert place.log.engine.tail_bytes > 200 * KIB
     write(place, 200 * KIB)
     assert not loops["topics-segments"].step()
     assert place.log.engine.tail_bytes == 0
 
 
-def test_a_checkpoint_that_ends_with_a_half_full_tail_is_followed_by_the_next(
+def test_a_checkpoint_that_ends_with_a_quarter_full_tail_is_followed_by_the_next(
     place: Place, loops: dict[str, StoppedLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = place.log.engine

@@ -6,8 +6,9 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 
 from topics.engine import checkpoint
-from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment
-from topics.storage.segments.segment import Segment
+from topics.kernel import frames_to_segment
+from topics.storage.disk.disk import Buffer
+from topics.testing.hostile_file import HostileFile
 
 
 def segments_of(place: Place) -> list[tuple[int, int, int, bool]]:
@@ -71,25 +72,26 @@ def test_a_record_deleted_before_its_chunk_is_converted_is_deleted_in_the_segmen
     assert seqs_of(place.log.diff("t")) == list(range(4, 13))
 
 
-@pytest.mark.parametrize("durability", ["disk", "fsync"])
-def test_the_disk_begins_with_a_segment_before_the_next_is_made_unless_writers_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch, durability: str
+@pytest.mark.parametrize("flood", ["flood", ""])
+def test_a_flood_is_written_past_the_cache_a_segment_at_a_time_and_survives_a_power_cut(
+    monkeypatch: pytest.MonkeyPatch, flood: str
 ) -> None:
-    place = filled([10] * 6, segment_max_events=4, durability=durability)
-    done: list[str] = []
-    start_sync, create_files = Segment.start_sync, Segment.create_files
+    monkeypatch.setattr(checkpoint, "WRITE_BYTES", 1)
+    place = filled([600] * 12, segment_max_events=10, checkpoint_bytes=4096)
+    if not flood:
+        place.log.engine.checkpoint()  # most of it
+        place.log.append("t", [{"data": 1}, {"data": 2}])
+    past_cache: list[int] = []
+    write_past_cache = HostileFile.write_past_cache
 
-    def note_start(segment: Segment) -> None:
-        assert segment.disk.size(segment.idx_path) == 4 * IDX_ENTRY_BYTES, "all of it is written"
-        done.append(f"start {segment.first_seq}")
-        start_sync(segment)
+    def note(file: HostileFile, offset: int, data: Buffer) -> None:
+        past_cache.append(len(data))
+        write_past_cache(file, offset, data)
 
-    def note_create(segment: Segment) -> None:
-        done.append(f"create {segment.first_seq}")
-        create_files(segment)
-
-    monkeypatch.setattr(Segment, "start_sync", note_start)
-    monkeypatch.setattr(Segment, "create_files", note_create)
+    monkeypatch.setattr(HostileFile, "write_past_cache", note)
     place.log.engine.checkpoint()
-    begun = ["create 1", "start 1", "create 5", "start 5", "create 9", "start 9"]
-    assert done == (begun if durability == "disk" else begun[::2])
+    segments = [size for _, _, size, _ in segments_of(place)]
+    assert past_cache == (segments if flood else [])
+    seqs = seqs_of(place.log.diff("t", limit=1000))
+    place.cut()
+    assert seqs_of(place.log.diff("t", limit=1000)) == seqs

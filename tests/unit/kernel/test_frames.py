@@ -1,5 +1,6 @@
 """Scans, segments and pages: the cases with a name."""
 
+import ctypes
 import struct
 import tracemalloc
 from types import ModuleType
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from topics.errors import CorruptData
-from topics.kernel import FLAG_META, MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch
+from topics.kernel import FLAG_META, MATCH_EQ, MATCH_PREFIX, SEGMENT_LAYOUT, WAL_LAYOUT, Batch, pure
 from topics.kernel.layout import IDX_ENTRY
 
 LIMITS = {
@@ -179,6 +180,18 @@ def test_a_segment_says_the_same_as_its_wal_frames(twin: ModuleType) -> None:
     page = twin.project_records(data, idx, **{**call, "layout": SEGMENT_LAYOUT})
     assert page == wal_page
     assert twin.index_segment(data, 1) == (idx, len(data), 1)
+
+
+@pytest.mark.parametrize("base", [0, 1, 4095, 4096, 123_457])
+def test_a_large_part_of_a_segment_is_in_step_with_its_place_in_the_file(base: int) -> None:
+    native = pytest.importorskip("topics.kernel._native", exc_type=ImportError)
+    batch = stamped(native, *(f'{{"data":"{"x" * size}"}}' for size in range(1000, 1200)))
+    data, idx = native.frames_to_segment([(batch.frames, batch.idx, 0, 200)], base=base)
+    assert len(data) > 200_000
+    assert (ctypes.addressof(ctypes.c_char.from_buffer(data)) - base) % 4096 == 0
+    assert (data, idx) == pure.frames_to_segment([(batch.frames, batch.idx, 0, 200)], base=base)
+    data += b"it can still grow"
+    assert bytes(data[-4:]) == b"grow"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,11 @@ cdef enum:
     CONVERT_BAD_FRAME = 1
     CONVERT_TOO_WIDE = 2
 
+cdef enum:
+    PAGE_BYTES = 4096
+    # Less is not written past the cache.
+    ALIGNED_BYTES_MIN = 128 * 1024
+
 cdef uint64_t SEGMENT_ENTRIES_MAX = 0xFFFFFFFF // 46
 
 cdef struct Stretch:
@@ -117,11 +122,26 @@ cdef int check_conversion(int outcome, Conversion* work) except -1:
     return 0
 
 
+cdef bytearray room_at(uint64_t base, uint64_t size):
+    """Return room for what comes at byte `base` of a file, in step with it: where a page of the
+    file begins, one of memory does. A device can then take it as it is, past the page cache.
+    """
+    cdef bytearray room
+    cdef Py_ssize_t lead
+    if size < ALIGNED_BYTES_MIN:
+        return PyByteArray_FromStringAndSize(NULL, size)
+    room = PyByteArray_FromStringAndSize(NULL, size + PAGE_BYTES)
+    lead = (base - <uintptr_t> PyByteArray_AS_STRING(room)) % PAGE_BYTES
+    del room[:lead]  # moves its start, and nothing else
+    PyByteArray_Resize(room, size)
+    return room
+
+
 cdef tuple build_segment(Conversion* work):
     """Gives up the GIL once: to get it back from a busy event loop takes longer than the work."""
     cdef int outcome
     measure(work)
-    data = PyByteArray_FromStringAndSize(NULL, work.data_bytes)
+    data = room_at(work.base, work.data_bytes)
     idx = PyByteArray_FromStringAndSize(NULL, work.count * IDX_ENTRY)
     work.data = <uint8_t*> PyByteArray_AS_STRING(data)
     work.data_idx = <uint8_t*> PyByteArray_AS_STRING(idx)

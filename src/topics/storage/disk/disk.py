@@ -3,8 +3,8 @@
 Paths are relative to the root of the disk, with `/` between names. What a call promises is what a
 power cut respects:
 
-- `write_at`, `allocate`, `truncate` change what readers see at once and survive a power cut only
-  after `sync_data`;
+- `write_at`, `write_past_cache`, `allocate`, `truncate` change what readers see at once and survive
+  a power cut only after `sync_data`;
 - `create`, `rename`, `unlink` change the directory at once and survive only after `sync_dir` of
   the directory.
 
@@ -23,6 +23,12 @@ class DiskFile(Protocol):
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other, starting at `offset`."""
 
+    def write_past_cache(self, offset: int, data: Buffer) -> None:
+        """Write as `write_at` does; where that is possible, without keeping it in memory.
+
+        For many bytes that nobody is about to read.
+        """
+
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes; fewer only at the end of the file."""
 
@@ -32,12 +38,6 @@ class DiskFile(Protocol):
         """Make the file at least `size` bytes long, with zeros that have room on the device."""
 
     def truncate(self, size: int) -> None: ...
-
-    def start_sync(self) -> None:
-        """Have the device begin with what was written, so that `sync_data` has less to wait for.
-
-        A hint: nothing is promised, and nothing can fail.
-        """
 
     def sync_data(self) -> None: ...
 

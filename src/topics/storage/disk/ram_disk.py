@@ -92,6 +92,9 @@ class RamFile:
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
         self._content.write(offset, b"".join(buffers))
 
+    def write_past_cache(self, offset: int, data: Buffer) -> None:
+        self._content.write(offset, bytes(data))
+
     def read_at(self, offset: int, size: int) -> bytes:
         return self._content.read(offset, size)
 
@@ -104,9 +107,6 @@ class RamFile:
 
     def truncate(self, size: int) -> None:
         self._content.resize(size)
-
-    def start_sync(self) -> None:
-        """Do nothing, as `sync_data`."""
 
     def sync_data(self) -> None:
         """Do nothing: memory has no later."""

@@ -198,10 +198,13 @@ class Segment:
         self._active = _ActiveFiles(self, bytearray())
         self._active.keep(data, idx)
 
-    def write_data(self, offset: int, frames: Sequence[Buffer]) -> None:
+    def write_data(self, offset: int, frames: Buffer, *, past_cache: bool = False) -> None:
         """Put frames behind the last ones; they count only after `grow`."""
         assert self._active is not None
-        self._active.data_file.write_at(offset, frames)
+        if past_cache:
+            self._active.data_file.write_past_cache(offset, frames)
+        else:
+            self._active.data_file.write_at(offset, [frames])
 
     def write_entries(self, index: int, entries: Buffer) -> None:
         assert self._active is not None
@@ -227,12 +230,6 @@ class Segment:
         self.live_bytes += live_bytes
         self.data_bytes += data_bytes
         self.count += stop
-
-    def start_sync(self) -> None:
-        """Let the disk begin with what was just written; `sync` waits for it."""
-        assert self._active is not None
-        self._active.data_file.start_sync()
-        self._active.idx_file.start_sync()
 
     def sync(self) -> None:
         """Make frames and delete flags durable."""

@@ -1,5 +1,7 @@
 """What each disk does alike: one suite over all of them."""
 
+import mmap
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,16 +99,33 @@ def test_syncs_of_what_is_there_succeed(disk: Disk) -> None:
     disk.sync_dir("")
 
 
-def test_a_sync_that_was_only_begun_changes_nothing_that_is_read(disk: Disk) -> None:
+@pytest.mark.parametrize("offset", [0, 1, 4096, 10_000])
+@pytest.mark.parametrize("size", [0, 5, 4096, 300_000, 1 << 20])
+@pytest.mark.parametrize("lead", [0, 1, 512])
+def test_what_is_written_past_the_cache_is_what_a_write_would_be(
+    disk: Disk, offset: int, size: int, lead: int
+) -> None:
+    before = os.urandom(offset)
+    data = in_step(offset, os.urandom(size), lead=lead)
     file = disk.create("a")
-    file.start_sync()
-    file.write_at(0, [b"written"])
-    file.start_sync()
-    assert disk.read("a") == b"written"
+    file.write_at(0, [before])
+    file.write_past_cache(offset, data)
+    assert file.read_at(0, offset + size) == disk.read("a") == before + bytes(data)
+    file.write_past_cache(offset, bytes(data))  # memory that cannot be written to
+    file.write_past_cache(offset + size, data)
+    file.write_at(offset // 2, [b"over"])
     file.sync_data()
-    assert disk.read("a") == b"written"
-    file.close()
-    file.start_sync()  # a hint: it cannot fail
+    whole = bytearray(before + bytes(data) * 2)
+    whole[offset // 2 : offset // 2 + 4] = b"over"
+    assert disk.read("a") == bytes(disk.map("a")) == bytes(whole)
+
+
+def in_step(offset: int, content: bytes, *, lead: int) -> memoryview:
+    """Return memory that begins in a page where the file does, or `lead` bytes behind."""
+    room = memoryview(mmap.mmap(-1, offset % 4096 + lead + len(content) + 1))
+    view = room[offset % 4096 + lead :][: len(content)]
+    view[:] = content
+    return view
 
 
 def test_a_directory_that_is_missing_cannot_be_synced(disk: Disk) -> None:
@@ -120,6 +139,10 @@ def test_a_closed_file_takes_no_more_calls_and_closes_twice(disk: Disk) -> None:
     file.close()
     with pytest.raises(DiskFailed):
         file.write_at(0, [b"x"])
+    with pytest.raises(DiskFailed):
+        file.write_past_cache(0, b"x")
+    with pytest.raises(DiskFailed):
+        file.write_past_cache(0, memoryview(mmap.mmap(-1, 1 << 20)))
     with pytest.raises(DiskFailed):
         file.read_at(0, 1)
     with pytest.raises(DiskFailed):

@@ -1,7 +1,9 @@
 """LocalDisk, where the operating system is seen: modes, short writes, errno, synced directories."""
 
+import array
 import errno
 import fcntl
+import mmap
 import os
 import shutil
 import stat
@@ -143,6 +145,136 @@ def test_a_short_read_is_continued(disk: LocalDisk, monkeypatch: pytest.MonkeyPa
     assert disk.read("a") == b"0123456789"
     assert file.read_at(1, 5) == b"12345"
     assert file.read_at(8, 5) == b"89"
+
+
+PAGE = 4096
+
+
+def open_descriptors() -> set[str]:
+    return {place.name for place in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def direct_writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Collect (offset, size) of what is handed to the device itself."""
+    seen: list[tuple[int, int]] = []
+    real_pwrite = os.pwrite
+
+    def pwrite(fd: int, data: memoryview, offset: int) -> int:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            seen.append((offset, len(data)))
+        return real_pwrite(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    return seen
+
+
+def pages(content: bytes, *, lead: int = 0) -> memoryview:
+    """Return writable memory with this in it, `lead` bytes behind the begin of a page."""
+    view = memoryview(mmap.mmap(-1, lead + len(content)))[lead:]
+    view[:] = content
+    return view
+
+
+def test_whole_blocks_go_past_the_cache_and_what_is_around_them_does_not(
+    disk: LocalDisk, direct_writes: list[tuple[int, int]]
+) -> None:
+    content = os.urandom(PAGE * 100 + 300)
+    file = disk.create("a")
+    file.write_past_cache(PAGE - 100, pages(content, lead=PAGE - 100))
+    assert direct_writes == [(PAGE, PAGE * 100)]
+    assert disk.read("a")[PAGE - 100 :] == content
+
+
+@pytest.mark.parametrize(
+    ("offset", "lead", "size"), [(0, 8, PAGE * 100), (8, 0, PAGE * 100), (0, 0, PAGE * 10)]
+)
+def test_what_a_device_cannot_take_as_it_is_or_is_little_goes_through_the_cache(
+    disk: LocalDisk, direct_writes: list[tuple[int, int]], offset: int, lead: int, size: int
+) -> None:
+    content = os.urandom(size)
+    disk.create("a").write_past_cache(offset, pages(content, lead=lead))
+    assert direct_writes == []
+    assert disk.read("a")[offset:] == content
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT])
+def test_a_filesystem_that_knows_no_way_past_its_cache_is_written_to_through_it(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    real_open = os.open
+
+    def refuse_direct(path: str, flags: int, *mode: int) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(code, os.strerror(code))
+        return real_open(path, flags, *mode)
+
+    content = os.urandom(PAGE * 100)
+    file = disk.create("a")
+    monkeypatch.setattr(os, "open", refuse_direct)
+    file.write_past_cache(0, pages(content))
+    monkeypatch.undo()
+    assert disk.read("a") == content
+
+
+@pytest.mark.parametrize("taken_bytes", [0, 512, PAGE * 7])
+def test_what_the_device_leaves_of_a_write_past_the_cache_follows(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, taken_bytes: int
+) -> None:
+    real_pwrite = os.pwrite
+    shortened: list[int] = []
+
+    def pwrite(fd: int, data: memoryview, offset: int) -> int:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            shortened.append(len(data))
+            data = data[:taken_bytes]
+        return real_pwrite(fd, data, offset) if len(data) else 0
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    content = os.urandom(PAGE * 100 + 9)
+    disk.create("a").write_past_cache(0, pages(content))
+    assert shortened == [PAGE * 100]
+    assert disk.read("a") == content
+
+
+@pytest.mark.parametrize(("code", "error"), [(errno.EIO, DiskFailed), (errno.ENOSPC, DiskFull)])
+def test_a_device_that_fails_behind_the_cache_is_told_and_keeps_no_descriptor(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int, error: type[DiskFailed]
+) -> None:
+    file = disk.create("a")
+    before = open_descriptors()
+    monkeypatch.setattr(os, "pwrite", fail_with(code))
+    with pytest.raises(error, match=f"a: {os.strerror(code)}") as raised:
+        file.write_past_cache(0, pages(bytes(PAGE * 100)))
+    assert type(raised.value) is error
+    assert open_descriptors() == before
+
+
+def test_only_what_is_directly_below_the_root_has_its_directories_kept_apart(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def ioctl(fd: int, request: int, flags: "array.array[int]") -> int:
+        name = Path(f"/proc/self/fd/{fd}").readlink().name
+        if request == local_disk._FS_IOC_GETFLAGS:
+            flags[0] = 0x80000
+        else:
+            asked.append((name, flags[0]))
+        return 0
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    disk.make_dir("topics")
+    disk.make_dir("topics/01")
+    assert asked == [("topics", 0xA0000)]
+
+
+def test_a_filesystem_that_keeps_nothing_apart_makes_directories_all_the_same(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "ioctl", fail_with(errno.ENOTTY))
+    disk.make_dir("topics/01")
+    assert disk.list("topics") == ["01"]
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])

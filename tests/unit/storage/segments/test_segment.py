@@ -33,7 +33,7 @@ def grow(segment: Segment, count: int) -> None:
     data, entries = converted(
         count, first_seq=segment.first_seq + segment.count, base=segment.data_bytes
     )
-    segment.write_data(segment.data_bytes, [data])
+    segment.write_data(segment.data_bytes, data)
     segment.write_entries(segment.count, entries)
     segment.grow(entries, data_bytes=len(data))
 

@@ -31,7 +31,7 @@ def sealed(disk: RamDisk, seq: int) -> Segment:
     data, entries = frames_to_segment([(batch.frames, batch.idx, 0, 1)], base=0)
     segment = Stores(disk, cold=None).new_segment(TOPIC_ID, seq, durable=True)
     segment.create_files()
-    segment.write_data(0, [data])
+    segment.write_data(0, data)
     segment.write_entries(0, entries)
     segment.grow(entries, data_bytes=len(data))
     segment.seal()
