@@ -150,6 +150,7 @@ def test_a_regular_is_answered_as_anybody_is(tmp_path: Path, run: Run, durabilit
             assert stranger.head.partition(b"Date")[0] == usual
             assert list(first) == list(second)
             assert list(first["performance"]) == list(second["performance"])
+            assert (first["performance"]["fsync_ms"] > 0) == (durability == "fsync")
             assert second["first_seq"] == first["last_seq"] + 1
             assert first["seqs"] == [first["first_seq"]]
             assert first["count"] == 1
@@ -246,9 +247,10 @@ def test_a_regular_that_ends_is_answered_and_closed(tmp_path: Path, run: Run) ->
             line.writer.write_eof()
             assert (await line.answer())[0] == 200
             assert await line.is_closed()
-            other = await place.regular()
-            await other.ask(CLOSING)
-            assert await other.is_closed()
+            for _ in range(2):  # with a head that is new, and one that is known
+                other = await place.regular()
+                await other.ask(CLOSING)
+                assert await other.is_closed()
             await until(lambda: not place.app.connections)
             assert place.count == 0
 
@@ -394,9 +396,13 @@ def test_an_answer_that_would_be_packed_is_packed(tmp_path: Path, run: Run) -> N
         )
         async with inn(tmp_path) as place:
             line = await place.regular(post("/v0/topics/t", BODY, b"Accept-Encoding: gzip"))
-            line.writer.write(packed)
-            head = await within(line.reader.readuntil(b"\r\n\r\n"))
-            assert b"Content-Encoding: gzip" in head
+            for _ in range(2):  # with a head that is new, and one that is known
+                line.writer.write(packed)
+                head = await within(line.reader.readuntil(b"\r\n\r\n"))
+                assert b"Content-Encoding: gzip" in head
+                size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                await within(line.reader.readexactly(size))
+            assert place.count == 1
 
     run(scenario)
 
@@ -411,24 +417,125 @@ def shrink(descriptor: int) -> None:
 def test_who_does_not_read_its_answers_gets_them_later(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with inn(tmp_path) as place:
-            line = await place.connect(rcvbuf=2048)
-            await until(lambda: len(place.app.connections) == 1)
-            (connection,) = place.app.connections
-            shrink(connection.descriptor)  # type: ignore[attr-defined] # of HTTP/1.1
-            line.writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket's transport
+            line, connection = await place.served()
+            shrink(connection.descriptor)
+            before = 0
+            while place.count == 0:
+                before = await line.write()
             topic, sent = place.app.engine.topic("t"), 0
-            while sent <= REGULAR_AFTER or len(place.regulars) > 0:
-                assert sent < 1000
+            line.writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket's transport
+            while place.count == 1:
+                assert connection.buffered_bytes == 0
+                assert sent < 10_000
                 line.writer.write(MANY)
                 sent += 1
-                await until(lambda: topic.head_seq == 200 * sent)  # noqa: B023 - awaited at once
+                await until(lambda: topic.head_seq == before + 200 * sent)  # noqa: B023 - awaited at once
+            assert connection.buffered_bytes > 0
+            line.writer.write(WRITE)
             line.writer.transport.resume_reading()  # type: ignore[attr-defined] # as above
             for number in range(sent):
                 status, answer = await line.answer()
-                assert (status, answer["first_seq"]) == (200, 200 * number + 1)
-            for _ in range(REGULAR_AFTER + 4):
+                assert (status, answer["first_seq"]) == (200, before + 200 * number + 1)
+            assert (await line.answer())[1]["first_seq"] == before + 200 * sent + 1
+            while place.count == 0:
                 await line.write()
-            assert place.count == 1
+
+    run(scenario)
+
+
+def test_only_one_of_two_reads_from_a_socket(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, connection = await place.served()
+            transport = connection._transport
+            assert transport is not None
+            for _ in range(3):
+                assert transport.is_reading()
+                while place.count == 0:
+                    await line.write()
+                assert not transport.is_reading()
+                line.writer.write(WRITE[:-1])
+                await until(lambda: place.count == 0)
+                assert transport.is_reading()
+                line.writer.write(WRITE[-1:])
+                assert (await line.answer())[0] == 200
+
+    run(scenario)
+
+
+def test_what_comes_behind_a_slow_request_waits_for_it(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            line.writer.write(post("/v0/topics/made", BODY))  # on a thread
+            await until(lambda: place.count == 0)
+            line.writer.write(WRITE)
+            found = [await line.answer() for _ in range(2)]
+            assert [(status, answer["topic"]) for status, answer in found] == [
+                (201, "made"),
+                (200, "t"),
+            ]
+
+    run(scenario)
+
+
+def test_who_asks_for_other_things_between_is_no_regular(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.connect()
+            for _ in range(2 * REGULAR_AFTER):
+                await line.write()
+                await line.ask(HEALTH)
+            assert place.count == 0
+
+    run(scenario)
+
+
+def test_who_waits_for_slow_syncs_is_no_regular(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(GroupCommit, "is_quick", property(lambda _: False))
+        async with inn(tmp_path, durability="fsync") as place:
+            line = await place.connect()
+            for _ in range(2 * REGULAR_AFTER):
+                await line.write()
+            assert place.count == 0
+
+    run(scenario)
+
+
+def test_a_regular_that_is_lost_here_is_forgotten(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, connection = await place.served()
+            while place.count == 0:
+                await line.write()
+            assert connection._transport is not None
+            connection._transport.abort()  # as when an answer cannot be sent
+            await until(lambda: not place.app.connections)
+            assert place.count == 0
+
+    run(scenario)
+
+
+def test_a_regular_may_become_a_web_socket(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line, connection = await place.served()
+            while place.count == 0:
+                await line.write()
+            transport = connection._transport
+            assert transport is not None
+            line.writer.write(
+                b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+                b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+            )
+            head = await within(line.reader.readuntil(b"\r\n\r\n"))
+            assert head.startswith(b"HTTP/1.1 101 ")
+            assert place.count == 0
+            assert transport.is_reading()
 
     run(scenario)
 
@@ -684,5 +791,122 @@ def test_a_write_that_the_disk_fails_is_told_so(
             assert [status for status, _ in found] == [503] * 3
             assert len(await place.data()) == count
             assert await lines[0].write() == count + 1
+
+    run(scenario)
+
+
+def test_heads_of_one_topic_share_its_batch(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            longer = post("/v0/topics/t", b'{"records":[{"data":"xx"},{"data":"xxx"}]}')
+            lines = [await place.regular(request) for request in (WRITE, longer, WRITE)]
+            before = len(await place.data())
+            for line, request in zip(lines, (WRITE, longer, WRITE), strict=True):
+                line.writer.write(request)
+            counts = [(await line.answer())[1]["count"] for line in lines]
+            assert (counts, place.count) == ([1, 2, 1], 3)
+            assert place.regulars._unanswered == []
+            assert sorted((await place.data())[before:], key=len) == ["x", "x", "xx", "xxx"]
+
+    run(scenario)
+
+
+def test_writes_gathered_before_do_not_mix_with_those_of_regulars(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            log = place.app.ready_log
+            await log.create("u", durability="disk")
+            to_u = post("/v0/topics/u", b'{"records":[{"data":"u"}]}')
+            lines = [await place.regular(request) for request in (WRITE, to_u, WRITE)]
+            u = place.app.engine.topic("u")
+            waiter = log.waiter_of(u)
+            waiter._flush_scheduled = True  # it comes after the regulars
+            early: list[Any] = []
+            waiter.take(u, b'{"records":[{"data":"u"}]}', None, lambda *found: early.append(found))
+            for line, request in zip(lines, (WRITE, to_u, WRITE), strict=True):
+                line.writer.write(request)
+            topics = [(await line.answer())[1]["topic"] for line in lines]
+            assert (topics, len(early)) == (["t", "u", "t"], 1)
+            assert set(await place.data("t")) == {"x"}
+            assert set(await place.data("u")) == {"u"}
+
+    run(scenario)
+
+
+def test_a_write_waits_behind_those_that_wait_for_room(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines, parking = [await place.regular() for _ in range(2)], place.app.parking
+            monkeypatch.setattr(parking, "_schedule", lambda: None)
+            with monkeypatch.context() as patch:
+
+                def full(*_: object) -> None:
+                    raise Throttled(100)
+
+                patch.setattr(GroupCommit, "admit", full)
+                lines[0].writer.write(WRITE)
+                await until(lambda: bool(parking.rows))
+            lines[1].writer.write(WRITE)
+            await until(lambda: [len(row) for row in parking.rows.values()] == [2])
+            parking._retry()
+            seqs = [(await line.answer())[1]["first_seq"] for line in lines]
+            assert seqs == [seqs[0], seqs[0] + 1]
+
+    run(scenario)
+
+
+def test_a_server_that_is_about_to_stop_takes_no_writes_of_regulars(
+    tmp_path: Path, run: Run
+) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            place.app.stopping = True
+            assert (await line.ask(WRITE))[0] == 503
+            place.app.stopping = False
+            await line.write()
+
+    run(scenario)
+
+
+def test_what_a_known_head_asks_for_is_done(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            line = await place.regular()
+            found = [(await line.ask(post("/v0/topics/t?return_seqs=0", BODY)))[1] for _ in "ab"]
+            assert ["seqs" in answer for answer in found] == [False, False]
+            keyed = post("/v0/topics/t", BODY, b"Idempotency-Key: once")
+            found = [(await line.ask(keyed))[1] for _ in "ab"]
+            assert [answer["deduped"] for answer in found] == [False, True]
+            assert place.count == 1
+
+    run(scenario)
+
+
+def test_a_limit_refuses_a_write_of_its_own(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(3)]
+            room = len(await place.data()) + 1
+            await place.app.ready_log.put_topic("t", {"discard": "reject", "cap_records": room})
+            found = await asyncio.gather(*(line.ask(WRITE) for line in lines))
+            assert [status for status, _ in found].count(200) == 1
+
+    run(scenario)
+
+
+def test_every_write_of_a_regular_is_counted(tmp_path: Path, run: Run) -> None:
+    async def scenario() -> None:
+        async with inn(tmp_path) as place:
+            lines = [await place.regular() for _ in range(5)]
+
+            def answered() -> int:
+                return sum(sum(found.counts) for found in place.app.metrics.latency_us.values())
+
+            before = answered()
+            await asyncio.gather(*(line.write() for line in lines))
+            assert (answered(), place.count) == (before + 5, 5)
 
     run(scenario)
