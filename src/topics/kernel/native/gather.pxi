@@ -5,6 +5,9 @@ cdef enum:
     FIRST_IDX_BYTES = 320
     # More is not worth waiting for, and would pass by the bounds of the queue.
     GATHERED_BYTES_MAX = 4 << 20
+    # From here on it takes longer than to give the GIL up and get it back. A turn of many such
+    # bodies takes a millisecond: so long each thread that makes segments would wait, many times.
+    GIL_BODY_BYTES = 4096
 
 
 cdef int reserve(bytearray buffer, uint64_t size) except -1:
@@ -58,7 +61,7 @@ cdef class Gathering:
     cdef uint8_t* idx_end(self) noexcept:
         return <uint8_t*> PyByteArray_AS_STRING(self.idx) + self.count * IDX_ENTRY
 
-    cdef bint read_plain(self, Body* body) noexcept:
+    cdef bint read_plain(self, Body* body) noexcept nogil:
         """Read a body; False for one that is wrong, large, or more than its records."""
         if body.end - body.start > self.body_bytes_max:
             return False
@@ -76,10 +79,25 @@ cdef class Gathering:
         return self.frames_bytes + frames_bytes <= GATHERED_BYTES_MAX
 
     cdef Py_ssize_t put_body(self, Body* body) except -1:
-        if not self.read_plain(body) or not self.has_room(body.frames_bytes):
+        """Gives up the GIL for a large one; nobody else touches a gathering meanwhile."""
+        cdef bint is_plain
+        cdef uint8_t* frames
+        cdef uint8_t* idx
+        if body.end - body.start < GIL_BODY_BYTES:
+            is_plain = self.read_plain(body)
+        else:
+            with nogil:
+                is_plain = self.read_plain(body)
+        if not is_plain or not self.has_room(body.frames_bytes):
             return 0
         self.make_room(body.frames_bytes, body.count)
-        encode_body(body, self.frames_at(), self.frames_bytes, self.idx_end())
+        frames = self.frames_at()
+        idx = self.idx_end()
+        if body.end - body.start < GIL_BODY_BYTES:
+            encode_body(body, frames, self.frames_bytes, idx)
+        else:
+            with nogil:
+                encode_body(body, frames, self.frames_bytes, idx)
         self.frames_bytes += body.frames_bytes
         self.count += body.count
         return body.count

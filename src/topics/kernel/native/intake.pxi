@@ -65,6 +65,8 @@ cdef class Intake:
     cdef bytearray buffer
     cdef dict kinds
     cdef Kind latest
+    # The last read was long: others may have the GIL while the next one is made.
+    cdef bint expects_large
 
     def __cinit__(self):
         self.epoll = -1
@@ -131,7 +133,12 @@ cdef class Intake:
         who = self.members[descriptor] if descriptor < len(self.members) else None
         if who is None:
             return 0
-        size = recv(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
+        if self.expects_large:
+            with nogil:
+                size = recv(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
+        else:
+            size = recv(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
+        self.expects_large = size >= GIL_BODY_BYTES
         if size < 0 and (errno == EAGAIN or errno == EINTR):
             return 0
         self.active[descriptor] = 1
