@@ -115,6 +115,8 @@ def test_a_head_that_nobody_knows_is_asked_for_once_too(
         request(BODY)[:-1],
         request(BODY) + b"P",
         request(BODY) * 2,
+        request(BODY) + b"\r\n",  # as old clients do
+        request(BODY + b"\r\n")[:-2],  # whole as JSON, not as a request
         request(b'{"records":[]}'),
         request(b'{"records":[{"data":1}],"create":true}'),
         request(b""),
