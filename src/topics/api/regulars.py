@@ -37,14 +37,14 @@ class Regulars:
     def __init__(self, app: "App") -> None:
         self._app = app
         self._intake = Intake()
-        self._count = 0
+        self._members: set[Http1Connection] = set()
         self._unanswered: list[Gathered] = []
         """Of this turn."""
         self._started_s = 0.0
         self._on_answer = self._answer  # one object: writes are gathered by how they are answered
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._members)
 
     def join(self, connection: "Http1Connection") -> bool:
         """Read from a connection that is at rest; False where the system does not let us."""
@@ -52,16 +52,16 @@ class Regulars:
             self._intake.join(connection.descriptor, connection)
         except OSError:
             return False
-        self._count += 1
-        if self._count == 1:
+        self._members.add(connection)
+        if len(self._members) == 1:
             self._app.loop.add_reader(self._intake.fileno(), self._serve)
         return True
 
     def leave(self, connection: "Http1Connection") -> None:
         """Let a connection that has joined be read from by others again."""
         self._intake.leave(connection.descriptor)
-        self._count -= 1
-        if self._count == 0:
+        self._members.remove(connection)
+        if not self._members:
             self._app.loop.remove_reader(self._intake.fileno())
 
     def was_active(self, connection: "Http1Connection") -> bool:
@@ -76,11 +76,16 @@ class Regulars:
             for waiter in log.waiter_row:  # asked for before: nothing queues behind our back
                 waiter.submit_gathered()
         others: list[tuple[Http1Connection, bytes]] = []
+        lost: list[Http1Connection] = []
         try:
             others = self._intake.take(self._find)
-        finally:
-            if self._unanswered:
-                self._write()
+        except Exception as bug:  # noqa: BLE001 - the border: what was read is forgotten
+            self._report("reading failed", bug)
+            lost = list(self._members)
+        if self._unanswered:
+            self._write()
+        for connection in lost:  # what comes next would be answered in place of it
+            connection.abort()
         if others:
             self._pass_on(others)
 
@@ -120,7 +125,7 @@ class Regulars:
     def _has_room(self, head: Head) -> bool:
         """Tell whether all regulars could write at once and no limit would be met."""
         assert head.caller is not None
-        return head.caller.requests + self._count <= self._app.inflight_max
+        return head.caller.requests + len(self._members) <= self._app.inflight_max
 
     def _write(self) -> None:
         log = self._app.log
