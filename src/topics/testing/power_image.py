@@ -15,7 +15,7 @@ from typing import Final
 
 from topics.closing import Closing
 
-IMAGE_BYTES: Final = 64 << 20
+IMAGE_BYTES: Final = 256 << 20
 FS_IOC_SHUTDOWN: Final = 0x8004587D
 WITHOUT_JOURNAL_FLUSH: Final = 2
 

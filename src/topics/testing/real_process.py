@@ -26,6 +26,7 @@ from topics.errors import TopicsError
 from topics.testing.crash_observe import Violation
 
 CLASSES = {"sure": "fsync", "fast": "disk"}
+PAD_BYTES = {"sure": 300, "fast": 20_000}
 PRODUCERS = 2
 DELETE_EVERY = 17
 START_DEADLINE_S = 30.0
@@ -39,7 +40,8 @@ def busy_config(directory: str) -> ServerConfig:
         wal_shards=2,
         wal_file_bytes=64 * 1024,
         segment_max_events=200,
-        checkpoint_ms=15,
+        checkpoint_ms=40,
+        checkpoint_bytes=256 * 1024,  # a flood for large records, which goes past the page cache
         snapshot_ms=60,
         snapshot_wal_bytes=128 * 1024,
         disk_sync_ms=20,
@@ -207,6 +209,7 @@ def _read(log: Log, topic: str) -> Found:
 
 def _write_for_ever(log: Log, topic: str, producer: str, *, last_n: int, seed: int) -> None:
     chance = Random(f"{seed}/{topic}/{producer}")
+    most = PAD_BYTES[topic]
     n = last_n
     while True:
         n += 1
@@ -215,7 +218,7 @@ def _write_for_ever(log: Log, topic: str, producer: str, *, last_n: int, seed: i
         _tell(f"> {topic} {producer} {n}")
         appended = log.append(
             topic,
-            [{"data": {"p": producer, "n": n, "pad": "x" * chance.randint(0, 300)}, "tag": tag}],
+            [{"data": {"p": producer, "n": n, "pad": "x" * chance.randint(0, most)}, "tag": tag}],
             producer_id=producer,
             producer_seq=n,
         )
