@@ -16,7 +16,7 @@ from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
 from topics.errors import DiskFailed, DiskFull
-from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment
+from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment, summarize_idx
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment, fitting_stop
@@ -24,12 +24,14 @@ from topics.storage.wal.frame import CheckpointMark, encode_control
 
 WRITE_BYTES = 512 * 1024
 """So much is converted and written at a time: it stays in the cache of a core."""
-FLOOD_WRITE_BYTES = 4 * 1024 * 1024
-"""The same in a flood: most often a whole segment, for a device that takes it without a copy."""
+DIRECT_WRITE_BYTES = 4 * 1024 * 1024
+"""The same past the page cache: most often a whole segment, which the device takes uncopied."""
 
 
-def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> None:
-    """Absorb every published record of a shard into segments.
+def checkpoint_shard(
+    shard: Shard, *, stores: Stores, config: ServerConfig, is_flood: bool = False
+) -> None:
+    """Absorb every published record of a shard into segments, in a flood past the page cache.
 
     A full disk leaves everything as it was; any other failure makes the shard read-only, because
     what reached the segment files is unknown until a restart reads them again.
@@ -37,7 +39,6 @@ def checkpoint_shard(shard: Shard, *, stores: Stores, config: ServerConfig) -> N
     with shard.lock:
         finished = shard.commit.flush()
         replay_from = shard.commit.oldest_unpublished()
-        is_flood = shard.tail_bytes >= config.checkpoint_bytes
         works = [
             _Absorption(topic, stores, config, is_flood=is_flood) for topic in _by_id(shard.dirty)
         ]
@@ -117,11 +118,11 @@ class _Piece:
     takes a while to get it back from an event loop that is busy.
     """
 
-    def __init__(self, segment: Segment, *, is_new: bool, is_flood: bool) -> None:
+    def __init__(self, segment: Segment, *, is_new: bool, past_cache: bool) -> None:
         self.segment = segment
         self.is_new = is_new
-        self._is_flood = is_flood
-        self._write_bytes = FLOOD_WRITE_BYTES if is_flood else WRITE_BYTES
+        self._past_cache = past_cache
+        self._write_bytes = DIRECT_WRITE_BYTES if past_cache else WRITE_BYTES
         self.entries = bytearray()
         self.data_bytes = 0
         self._stretches: list[tuple[Buffer, Buffer, int, int]] = []
@@ -155,7 +156,7 @@ class _Piece:
             return
         end_bytes = self.segment.data_bytes + self.data_bytes
         data, entries = frames_to_segment(self._stretches, base=end_bytes)
-        self.segment.write_data(end_bytes, data, past_cache=self._is_flood)
+        self.segment.write_data(end_bytes, data, past_cache=self._past_cache)
         self.entries += entries
         self.data_bytes += len(data)
         self._stretches, self._added_count, self._added_bytes = [], 0, 0
@@ -172,7 +173,7 @@ class _Absorption:
         self, topic: Topic, stores: Stores, config: ServerConfig, *, is_flood: bool
     ) -> None:
         self.topic = topic
-        self._is_flood = is_flood
+        self._past_cache = is_flood
         self._stores = stores
         self._config = config
         self._chunks = topic.chunks()
@@ -190,6 +191,10 @@ class _Absorption:
         self._copied: list[tuple[Chunk, int, int, _Piece]] = []
 
     def write(self) -> None:
+        if self._past_cache:  # what has tags is read again once it is sealed, to index them
+            self._past_cache = not any(
+                summarize_idx(chunk.idx()).tagged_records for chunk in self._chunks
+            )
         kept_from = min(self.topic.floors.earliest_seq, self.topic.pinned_from)
         for chunk in self._chunks:
             if chunk.last_seq >= kept_from:
@@ -262,13 +267,13 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 return piece
         elif self._active is not None:
-            piece = _Piece(self._active, is_new=False, is_flood=self._is_flood)
+            piece = _Piece(self._active, is_new=False, past_cache=self._past_cache)
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
         self._finish_last()
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
-        self._pieces.append(_Piece(segment, is_new=True, is_flood=self._is_flood))
+        self._pieces.append(_Piece(segment, is_new=True, past_cache=self._past_cache))
         segment.create_files()  # noted first, so that a full disk can take it back
         return self._pieces[-1]
 

@@ -793,10 +793,13 @@ class Engine:
         """Copy everything published into segments."""
         failure: StorageError | None = None
         with self._work_lock:
+            is_flood = self.tail_bytes >= self.config.checkpoint_bytes
             for shard in self.shards:
                 try:
                     shard.commit.log.check_writable()
-                    checkpoint_shard(shard, stores=self.stores, config=self.config)
+                    checkpoint_shard(
+                        shard, stores=self.stores, config=self.config, is_flood=is_flood
+                    )
                 except StorageError as error:
                     # One bad shard does not keep the others' WAL from being absorbed.
                     failure = failure or error

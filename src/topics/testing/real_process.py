@@ -25,8 +25,8 @@ from topics.embedded import Log
 from topics.errors import TopicsError
 from topics.testing.crash_observe import Violation
 
-CLASSES = {"sure": "fsync", "fast": "disk"}
-PAD_BYTES = {"sure": 300, "fast": 20_000}
+CLASSES = {"sure": "fsync", "fast": "disk", "flood": "disk"}
+PAD_BYTES = {"sure": 300, "fast": 300, "flood": 20_000}
 PRODUCERS = 2
 DELETE_EVERY = 17
 START_DEADLINE_S = 30.0
@@ -213,8 +213,9 @@ def _write_for_ever(log: Log, topic: str, producer: str, *, last_n: int, seed: i
     n = last_n
     while True:
         n += 1
-        doomed = n % DELETE_EVERY == 0
-        tag = f"{producer}:{n}"
+        # A flood has no tags: only then it goes past the page cache.
+        tag = f"{producer}:{n}" if topic != "flood" else None
+        doomed = tag and n % DELETE_EVERY == 0
         _tell(f"> {topic} {producer} {n}")
         appended = log.append(
             topic,

@@ -75,29 +75,23 @@ cdef class Gathering:
             or body.frames_bytes > <uint64_t> self.body_bytes_max
         )
 
+    cdef bint read_apart(self, Body* body) noexcept:
+        """Read a body, without the GIL if it is a large one."""
+        cdef bint is_plain
+        if body.end - body.start < GIL_BODY_BYTES:
+            return self.read_plain(body)
+        with nogil:
+            is_plain = self.read_plain(body)
+        return is_plain
+
     cdef bint has_room(self, uint64_t frames_bytes) noexcept:
         return self.frames_bytes + frames_bytes <= GATHERED_BYTES_MAX
 
     cdef Py_ssize_t put_body(self, Body* body) except -1:
-        """Gives up the GIL for a large one; nobody else touches a gathering meanwhile."""
-        cdef bint is_plain
-        cdef uint8_t* frames
-        cdef uint8_t* idx
-        if body.end - body.start < GIL_BODY_BYTES:
-            is_plain = self.read_plain(body)
-        else:
-            with nogil:
-                is_plain = self.read_plain(body)
-        if not is_plain or not self.has_room(body.frames_bytes):
+        if not self.read_apart(body) or not self.has_room(body.frames_bytes):
             return 0
         self.make_room(body.frames_bytes, body.count)
-        frames = self.frames_at()
-        idx = self.idx_end()
-        if body.end - body.start < GIL_BODY_BYTES:
-            encode_body(body, frames, self.frames_bytes, idx)
-        else:
-            with nogil:
-                encode_body(body, frames, self.frames_bytes, idx)
+        encode_body(body, self.frames_at(), self.frames_bytes, self.idx_end())
         self.frames_bytes += body.frames_bytes
         self.count += body.count
         return body.count
@@ -151,7 +145,7 @@ cdef class Gathering:
         parsed.limits = self.limits
         parsed.limits.keyed = True
         try:
-            return deal_body(&parsed, gatherings, spare) if self.read_plain(&parsed) else None
+            return deal_body(&parsed, gatherings, spare) if self.read_apart(&parsed) else None
         finally:
             close_body(&parsed)
             PyBuffer_Release(&view)

@@ -26,9 +26,10 @@ _BUFFERS_PER_CALL_MAX: Final = 1024  # IOV_MAX of Linux
 _CLOSED: Final = (1 << 31) - 1  # a descriptor that no process has: calls on it fail with EBADF
 _ZEROS: Final = bytes(1 << 20)
 _BLOCK_BYTES: Final = 4096  # no usual device wants places in file and memory rounded to more
+_CACHED_BYTES: Final = max(_BLOCK_BYTES, mmap.PAGESIZE)  # a page is written one way, never both
 _DIRECT_BYTES_MIN: Final = 256 * 1024  # below, a copy is cheaper than to wait for the device
 _CANNOT_PREALLOCATE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-_CANNOT_GO_DIRECT: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.EOPNOTSUPP})
+_CANNOT_GO_DIRECT: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 # Flags of a file that Linux keeps for whoever lays it out: chattr(1) has their meanings.
@@ -86,8 +87,8 @@ class LocalFile:
             rest = list(_without_first(step_bytes, rest))
 
     def write_past_cache(self, offset: int, data: Buffer) -> None:
-        begin = -offset % _BLOCK_BYTES
-        end = len(data) - (offset + len(data)) % _BLOCK_BYTES
+        begin = -offset % _CACHED_BYTES
+        end = len(data) - (offset + len(data)) % _CACHED_BYTES
         if end - begin < _DIRECT_BYTES_MIN or not _is_block(data, begin):
             self.write_at(offset, [data])
             return
@@ -381,14 +382,18 @@ def _write_blocks(fd: int, offset: int, blocks: memoryview) -> int:
 
     With a descriptor of its own: those who read by the other one need no alignment.
     """
-    flags = os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC
     try:
-        with _descriptor(f"/proc/self/fd/{fd}", flags) as direct:
-            return os.pwrite(direct, blocks, offset)
+        direct = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:  # whatever it is, it has cost nothing: the common way needs no descriptor
+        return 0
+    try:
+        return os.pwrite(direct, blocks, offset)
     except OSError as error:
-        if error.errno in _CANNOT_GO_DIRECT:
-            return 0
-        raise
+        if error.errno not in _CANNOT_GO_DIRECT:
+            raise
+        return 0
+    finally:
+        os.close(direct)
 
 
 def _without_first(skip_bytes: int, buffers: Sequence[Buffer]) -> Iterator[memoryview]:

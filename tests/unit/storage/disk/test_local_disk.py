@@ -198,8 +198,8 @@ def test_what_a_device_cannot_take_as_it_is_or_is_little_goes_through_the_cache(
     assert disk.read("a")[offset:] == content
 
 
-@pytest.mark.parametrize("code", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT])
-def test_a_filesystem_that_knows_no_way_past_its_cache_is_written_to_through_it(
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOENT, errno.EMFILE, errno.EACCES])
+def test_where_there_is_no_way_past_the_cache_writes_go_through_it(
     disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     real_open = os.open
@@ -215,6 +215,32 @@ def test_a_filesystem_that_knows_no_way_past_its_cache_is_written_to_through_it(
     file.write_past_cache(0, pages(content))
     monkeypatch.undo()
     assert disk.read("a") == content
+
+
+def test_a_device_that_refuses_only_the_write_gets_it_through_the_cache(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_pwrite = os.pwrite
+
+    def pwrite(fd: int, data: memoryview, offset: int) -> int:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "not aligned enough")
+        return real_pwrite(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    content = os.urandom(PAGE * 100 + 9)
+    disk.create("a").write_past_cache(0, pages(content))
+    assert disk.read("a") == content
+
+
+def test_no_page_of_the_cache_is_written_both_ways_however_large_it_is(
+    disk: LocalDisk, direct_writes: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_disk, "_CACHED_BYTES", 16 * PAGE)
+    content = os.urandom(PAGE * 200)
+    disk.create("a").write_past_cache(PAGE, pages(content))
+    assert direct_writes == [(16 * PAGE, 176 * PAGE)]
+    assert disk.read("a")[PAGE:] == content
 
 
 @pytest.mark.parametrize("taken_bytes", [0, 512, PAGE * 7])
