@@ -173,8 +173,7 @@ class _Absorption:
         self, topic: Topic, stores: Stores, config: ServerConfig, *, is_flood: bool
     ) -> None:
         self.topic = topic
-        # Not where writers wait for each sync of the log: they would wait for the device too.
-        self._past_cache = is_flood and not topic.config.durable
+        self._past_cache = is_flood
         self._stores = stores
         self._config = config
         self._chunks = topic.chunks()

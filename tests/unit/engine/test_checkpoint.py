@@ -72,18 +72,12 @@ def test_a_record_deleted_before_its_chunk_is_converted_is_deleted_in_the_segmen
     assert seqs_of(place.log.diff("t")) == list(range(4, 13))
 
 
-@pytest.mark.parametrize("flood", ["flood", "flood with tags", "synced flood", ""])
+@pytest.mark.parametrize("flood", ["flood", "flood with tags", ""])
 def test_a_flood_is_written_past_the_cache_a_segment_at_a_time_and_survives_a_power_cut(
     monkeypatch: pytest.MonkeyPatch, flood: str
 ) -> None:
     monkeypatch.setattr(checkpoint, "WRITE_BYTES", 1)
-    place = filled(
-        [600] * 12,
-        durability="fsync" if flood == "synced flood" else "disk",
-        segment_max_events=10,
-        checkpoint_bytes=4096,
-        wal_shards=2,
-    )
+    place = filled([600] * 12, segment_max_events=10, checkpoint_bytes=4096, wal_shards=2)
     if flood == "flood with tags":
         place.log.append("t", [{"data": 1, "tag": "a"}])
     if not flood:
