@@ -79,14 +79,16 @@ class _FullFile:
         self._file = file
 
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
-        if self._disk.full and offset + sum(map(len, buffers)) > self._file.size():
-            self._disk.check_room(self._path)
+        self._check_growth(offset + sum(map(len, buffers)))
         self._file.write_at(offset, buffers)
 
     def write_past_cache(self, offset: int, data: Buffer) -> None:
-        if self._disk.full and offset + len(data) > self._file.size():
-            self._disk.check_room(self._path)
+        self._check_growth(offset + len(data))
         self._file.write_past_cache(offset, data)
+
+    def _check_growth(self, size: int) -> None:
+        if self._disk.full and size > self._file.size():
+            self._disk.check_room(self._path)
 
     def read_at(self, offset: int, size: int) -> bytes:
         return self._file.read_at(offset, size)
