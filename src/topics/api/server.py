@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -93,6 +94,8 @@ class Server:
                 f"cannot listen on {self._config.host}:{self._config.port}: "
                 f"{error.strerror or error}"
             ) from error
+        if is_loopback(self._config.host):
+            send_without_pacing(self._listener)
         self._sweep = loop.call_later(SWEEP_S, self._sweep_once)
         for face in self.faces:
             await face.listen()
@@ -156,6 +159,17 @@ def check_exposure(config: ServerConfig, keyring: Keyring) -> None:
             f"{config.host} can be reached from other machines and TOPICS_API_KEYS is not set: "
             "set keys, listen on 127.0.0.1, or say TOPICS_ALLOW_INSECURE_NO_AUTH=1"
         )
+
+
+def send_without_pacing(listener: asyncio.Server) -> None:
+    """Let connections on this machine take the plainest congestion control: nothing congests there.
+
+    What a system chose for its networks may time every packet. Measured where that is BBR: 64
+    connections that write single records, 2 to 6 % more.
+    """
+    for listening in listener.sockets:
+        with contextlib.suppress(OSError):  # then as the system does
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
 
 def is_loopback(host: str) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
@@ -90,6 +91,35 @@ def test_an_open_bind_without_keys_is_refused(host: str) -> None:
 )  # fmt: skip
 def test_loopback_is_known(host: str, *, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+def congestion_controls(path: Path) -> list[bytes]:
+    """Return those of the connections that a server took."""
+    found: list[bytes] = []
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            await client.ask(HEALTH)
+            for connection in server.app.connections:
+                with socket.socket(fileno=os.dup(connection.descriptor)) as taken:  # type: ignore[attr-defined] # HTTP/1
+                    found.append(congestion_control(taken))
+
+    run(path, scenario, keys="k")  # without one, no other machine may be let in
+    return found
+
+
+def congestion_control(taken: socket.socket) -> bytes:
+    return taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
+
+
+def test_connections_on_this_machine_are_sent_to_in_the_plainest_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as fresh:
+        usual = congestion_control(fresh)
+    assert congestion_controls(tmp_path) == [b"reno"]
+    monkeypatch.setattr("topics.api.server.is_loopback", lambda _host: False)
+    assert congestion_controls(tmp_path) == [usual], "elsewhere as the system does"
 
 
 def test_until_the_log_is_replayed_requests_are_told_how_far_it_is(tmp_path: Path) -> None:
