@@ -447,7 +447,9 @@ class Engine:
     def put_router(self, name: str, fields: Mapping[str, Any]) -> tuple[RouterDefinition, bool]:
         """Make or change a router; tell whether it was made."""
         self._check_open()
-        return self._routers.put(name, fields)
+        made = self._routers.put(name, fields)
+        self.on_routers_due()
+        return made
 
     def delete_router(self, name: str) -> bool:
         """Remove a router; its copies stay. False where there was none."""
@@ -459,6 +461,11 @@ class Engine:
 
     def routers(self) -> list[RouterState]:
         return self._routers.all()
+
+    @property
+    def has_routers(self) -> bool:
+        """Tell whether there is any; takes no lock."""
+        return len(self._routers) > 0
 
     def forward_once(self) -> bool:
         """Forward what is due; tell whether anything moved."""

@@ -8,10 +8,11 @@ import pytest
 from tests.unit.engine.place import Place
 
 from topics.engine import background
-from topics.engine.background import Background, Loop
+from topics.engine.background import QUIET_STEPS, Background, Loop
 from topics.errors import DiskFailed, ShardReadOnly, TopicsError
 from topics.limits import KIB, MIB
 from topics.storage.segments.segment import Segment
+from topics.storage.wal.group_commit import GroupCommit
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
 DEADLINE_S = 10.0
@@ -29,16 +30,25 @@ class StoppedLoop:
         *,
         every_ms: int,
         on_bug: Callable[[TopicsError], None],
+        may_doze: Callable[[Callable[[], None]], bool],
     ) -> None:
         assert every_ms > 0
         assert callable(on_bug)
         self.step = step
-        self.asked = 0
+        self.may_doze = may_doze
+        self.asked = self.roused = 0
         self.last_error: TopicsError | None = None
         self.made[name] = self
 
     def ask(self) -> None:
         self.asked += 1
+
+    def rouse(self) -> None:
+        self.roused += 1
+
+    def dozes(self) -> bool:
+        """Make a step and tell whether the thread would then wait to be called."""
+        return not self.step() and self.may_doze(self.rouse)
 
     def stop(self) -> None: ...
 
@@ -65,6 +75,13 @@ def place(loops: dict[str, StoppedLoop]) -> Iterator[Place]:
 
 def write(place: Place, size: int) -> None:
     place.log.append("t", [{"data": "x" * size}])
+
+
+def sync_thread(place: Place, loops: dict[str, StoppedLoop]) -> StoppedLoop:
+    """Return that of the topic, which has reserved seqs: the next writes are not synced."""
+    write(place, 1)
+    engine = place.log.engine
+    return loops[f"topics-sync-{engine.shard_of(engine.topic('t')).number}"]
 
 
 def test_a_tail_that_is_a_quarter_full_starts_a_checkpoint_before_its_time(
@@ -173,3 +190,122 @@ def test_a_log_in_use_goes_over_to_a_file_whose_blocks_were_written(
     loops["topics-spare"].step()
     write(place, 10)
     assert log.counters.rotations == rotations + 1, "once is enough"
+
+
+@pytest.mark.parametrize("rest_s", [0.0, 0.05])
+def test_an_asked_thread_makes_its_step_though_it_was_roused_just_before(rest_s: float) -> None:
+    """A writer may wait for that step, and `every_ms` is long."""
+    asleep, done, steps = threading.Event(), threading.Event(), iter(range(9))
+
+    def may_doze(_rouse: Callable[[], None]) -> bool:
+        asleep.set()
+        return True
+
+    def step() -> None:
+        if next(steps):
+            done.set()
+
+    loop = Loop("test", step, every_ms=60_000, on_bug=lambda _: None, may_doze=may_doze)
+    loop.ask()
+    try:
+        assert asleep.wait(DEADLINE_S)
+        loop.rouse()
+        if rest_s:  # else both come before the thread looks
+            assert not done.wait(rest_s), "a roused thread keeps its time"
+        loop.ask()
+        assert done.wait(DEADLINE_S)
+    finally:
+        loop.stop()
+
+
+def test_a_dozing_thread_makes_no_step_by_itself_and_one_in_time_when_roused() -> None:
+    asleep, done, steps = threading.Event(), threading.Event(), 0
+
+    def may_doze(_rouse: Callable[[], None]) -> bool:
+        asleep.set()
+        return True
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps > 1:
+            done.set()
+
+    loop = Loop("test", step, every_ms=1, on_bug=lambda _: None, may_doze=may_doze)
+    try:
+        assert asleep.wait(DEADLINE_S)
+        assert not done.wait(0.05)
+        loop.rouse()
+        assert done.wait(DEADLINE_S)
+    finally:
+        loop.stop()
+
+
+def test_the_sync_thread_of_a_quiet_log_dozes_until_the_next_write(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    commit = place.log.engine.shard_of(place.log.engine.topic("t")).commit
+    thread = sync_thread(place, loops)
+    write(place, 10)
+    assert commit.log.synced < commit.log.position
+    assert not thread.dozes()
+    assert commit.log.synced == commit.log.position
+    assert [thread.dozes() for _ in range(QUIET_STEPS)] == [False] * (QUIET_STEPS - 1) + [True]
+    assert thread.roused == 0
+    write(place, 10)
+    write(place, 10)
+    assert thread.roused == 1, "the first write is enough"
+    assert not thread.dozes()
+    assert commit.log.synced == commit.log.position
+
+
+def test_a_sync_thread_that_is_awake_is_not_roused(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    """It would begin to wait anew, and the sync come later than promised."""
+    thread = sync_thread(place, loops)
+    while not thread.dozes():
+        pass
+    thread.step()  # somebody asked for it
+    write(place, 10)
+    assert thread.roused == 0
+
+
+def test_a_write_while_the_sync_thread_falls_asleep_keeps_it_awake(
+    place: Place, loops: dict[str, StoppedLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = sync_thread(place, loops)
+    told: list[Callable[[], None] | None] = [None]
+
+    def write_first(_commit: GroupCommit, rouse: Callable[[], None] | None) -> None:
+        if rouse is not None:
+            write(place, 10)  # after the last look at what was written
+        told[0] = rouse
+
+    while not thread.dozes():
+        pass
+    thread.step()
+    with monkeypatch.context() as patch:
+        hook = property(lambda _commit: told[0], write_first)
+        patch.setattr(GroupCommit, "on_written", hook, raising=False)
+        assert not thread.may_doze(thread.rouse)
+        assert told == [None]
+    assert thread.roused == 0
+
+
+def test_the_router_thread_dozes_until_there_is_a_router(
+    place: Place, loops: dict[str, StoppedLoop]
+) -> None:
+    thread = loops["topics-routers"]
+    assert thread.dozes()
+    place.log.engine.put_router("r", {"source": "t", "dest": "copy"})
+    assert thread.asked == 1
+    assert not thread.dozes(), "one that waits for room tries again in its time"
+
+
+def test_a_log_without_a_cold_tier_looks_after_none(
+    place: Place, loops: dict[str, StoppedLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not loops["topics-cold"].dozes()
+    monkeypatch.setattr(place.log.engine.stores, "cold", None)
+    assert loops["topics-cold"].dozes()

@@ -68,6 +68,9 @@ class Routers:
                 self._next_number = max(self._next_number, router.number + 1)
         mark_cycles(self._links())
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep every link where it is; whoever wants to forward waits its turn behind this."""

@@ -157,6 +157,8 @@ class GroupCommit:
         self._sync_lock = threading.Lock()
         self.on_sync_due: Callable[[], None] | None = None
         """Has the shard's own thread sync soon, where there is one."""
+        self.on_written: Callable[[], None] | None = None
+        """Called once, with the lock held, by the next write: that thread looked away."""
         self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
@@ -218,6 +220,10 @@ class GroupCommit:
         if started_s:
             self.last_write_s = self._clock.monotonic_s() - started_s
         self.log.counters.batch_tickets.observe(len(batch))
+        on_written = self.on_written
+        if on_written is not None:
+            self.on_written = None
+            on_written()
         return self._publish_written(batch, size)
 
     def oldest_unpublished(self) -> Position:

@@ -158,8 +158,9 @@ def test_someone_is_told_when_there_is_something_to_forward(place: Place) -> Non
     place.fill("a", 1)
     assert asked == []
     route(place)
+    assert asked == [1], "whoever forwards looks after it from now on"
     place.fill("a", 1)
-    assert asked == [1]
+    assert asked == [1, 1]
 
 
 def test_a_thread_forwards_what_nobody_reads(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
