@@ -82,7 +82,7 @@ class Reading:
         self.head_seq = topic.head_seq
         self.floors: Floors = topic.floors
         self.holes: list[Hole] = [h for h in topic.holes if h.announced]
-        self.end_seq, self.is_bounded = self._end()
+        self.end_seq, self.is_bounded = self._end() if request.until_ts else (self.head_seq, False)
         """Nothing behind it is read or announced."""
         if to_seq is not None:
             self.end_seq = min(self.end_seq, to_seq)
@@ -133,10 +133,9 @@ class Reading:
 
     def _end(self) -> tuple[int, bool]:
         """Return the last seq to look at, and whether a record at or after `until_ts` is next."""
-        if self.request.until_ts:
-            _, at = find_ts(self.topic, self.request.until_ts)
-            if at is not None and at <= self.head_seq + 1:
-                return at - 1, True
+        _, at = find_ts(self.topic, self.request.until_ts)
+        if at is not None and at <= self.head_seq + 1:
+            return at - 1, True
         return self.head_seq, False
 
     def _first_cursor(self, from_seq: int) -> int:

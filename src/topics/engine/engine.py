@@ -593,6 +593,8 @@ class Engine:
 
         At first no more than a page: a router that is far behind does not hold up its readers.
         """
+        if topic.link is None:
+            return self.read(topic, request)
         is_due = self.must_forward(topic)  # before the read: what was due then is on its page
         page = self.read(topic, request)
         full_seq = page.head_seq + request.limit

@@ -171,13 +171,13 @@ def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
     verify: bool = True,
 ) -> DiffRequest:
     """Clamp and check what a reader asked for."""
-    nodes = (node,) if isinstance(node, str) else tuple(node)
+    nodes = (node,) if isinstance(node, str) else node
     return DiffRequest(
         from_seq=from_seq,
         from_ts=from_ts,
         until_ts=until_ts,
         limit=min(limit or DEFAULT_LIMIT, limits.max_limit),
-        nodes=tuple(n.encode() for n in nodes) if config.dedupe_node else (),
+        nodes=tuple([n.encode() for n in nodes]) if nodes and config.dedupe_node else (),
         match=None if match is None else parse_match(match),
         include_tags=include_tags,
         include_meta=include_meta,

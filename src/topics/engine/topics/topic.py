@@ -8,6 +8,7 @@ Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_b
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from topics.engine.queues.table import LeaseTable
@@ -115,7 +116,8 @@ class Topic:
         """
         runs = self.runs
         place = bisect_right(runs, seq, key=_first_seq) - 1
-        for run in runs[max(place, 0) :]:
+        for index in range(max(place, 0), len(runs)):
+            run = runs[index]
             start, stop = max(0, seq - run.first_seq), run.count
             if start < stop:
                 yield run, start, stop
@@ -291,8 +293,7 @@ class Topic:
         return self.last_ts
 
 
-def _first_seq(run: Run) -> int:
-    return run.first_seq
+_first_seq = attrgetter("first_seq")
 
 
 def _entry_ts(run: Run, index: int) -> int:
