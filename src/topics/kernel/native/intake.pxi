@@ -8,8 +8,10 @@ cdef extern from "<sys/epoll.h>" nogil:
         epoll_data_t data
     int EPOLLIN
     int EPOLLRDHUP
+    uint32_t EPOLLET
     int EPOLL_CLOEXEC
     int EPOLL_CTL_ADD
+    int EPOLL_CTL_MOD
     int EPOLL_CTL_DEL
     int epoll_create1(int flags)
     int epoll_ctl(int epoll, int operation, int descriptor, epoll_event* event)
@@ -17,7 +19,6 @@ cdef extern from "<sys/epoll.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     int MSG_DONTWAIT
-    ssize_t recv(int descriptor, void* data, size_t size, int flags)
 
 cdef extern from "<unistd.h>" nogil:
     int close_descriptor "close"(int descriptor)
@@ -25,7 +26,6 @@ cdef extern from "<unistd.h>" nogil:
 cdef extern from "<errno.h>" nogil:
     int errno
     int EAGAIN
-    int EINTR
 
 cdef extern from "<string.h>" nogil:
     void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
@@ -61,6 +61,8 @@ cdef Kind build_kind(bytes raw, tuple found):
 cdef class Intake:
     cdef int epoll
     cdef list members
+    # What was noted of each member's last write: most repeat it.
+    cdef list notes
     cdef bytearray active
     cdef bytearray buffer
     cdef dict kinds
@@ -71,6 +73,7 @@ cdef class Intake:
     def __cinit__(self):
         self.epoll = -1
         self.members = []
+        self.notes = []
         self.active = bytearray()
         self.buffer = PyByteArray_FromStringAndSize(NULL, INTAKE_BYTES)
         self.kinds = {}
@@ -85,16 +88,22 @@ cdef class Intake:
     def fileno(self):
         return self.epoll
 
-    def join(self, int descriptor, who):
+    cdef int watch(self, int operation, int descriptor) except -1:
+        """Hear once of what has come."""
         cdef epoll_event event
+        event.events = EPOLLIN | EPOLLRDHUP | EPOLLET
+        event.data.fd = descriptor
+        if epoll_ctl(self.epoll, operation, descriptor, &event) < 0:
+            raise OSError(errno, "the socket cannot be waited for")
+        return 0
+
+    def join(self, int descriptor, who):
         if who is None:
             raise ValueError("nobody cannot join")
-        event.events = EPOLLIN | EPOLLRDHUP
-        event.data.fd = descriptor
-        if epoll_ctl(self.epoll, EPOLL_CTL_ADD, descriptor, &event) < 0:
-            raise OSError(errno, "the socket cannot be waited for")
+        self.watch(EPOLL_CTL_ADD, descriptor)
         while len(self.members) <= descriptor:
             self.members.append(None)
+            self.notes.append(None)
             self.active.append(0)
         self.members[descriptor] = who
         self.active[descriptor] = 1
@@ -103,7 +112,7 @@ cdef class Intake:
         cdef epoll_event event  # old kernels want one
         if not 0 <= descriptor < len(self.members) or self.members[descriptor] is None:
             return
-        self.members[descriptor] = None
+        self.members[descriptor] = self.notes[descriptor] = None
         epoll_ctl(self.epoll, EPOLL_CTL_DEL, descriptor, &event)
 
     def was_active(self, int descriptor):
@@ -121,34 +130,39 @@ cdef class Intake:
         cdef Py_ssize_t count = epoll_wait(self.epoll, events, INTAKE_EVENTS, 0)
         try:
             for i in range(count):
-                self.take_from(events[i].data.fd, find, others)
+                self.take_from(events + i, find, others)
         finally:
             self.kinds = {}
             self.latest = None
         return others
 
-    cdef int take_from(self, int descriptor, find, list others) except -1:
+    cdef int take_from(self, const epoll_event* event, find, list others) except -1:
         cdef ssize_t size
+        cdef int descriptor = event.data.fd
         cdef char* data = PyByteArray_AS_STRING(self.buffer)
         who = self.members[descriptor] if descriptor < len(self.members) else None
         if who is None:
             return 0
         if self.expects_large:
             with nogil:
-                size = recv(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
+                size = receive_from(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
         else:
-            size = recv(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
+            size = receive_from(descriptor, data, INTAKE_BYTES, MSG_DONTWAIT)
         self.expects_large = size >= GIL_BODY_BYTES
-        if size < 0 and (errno == EAGAIN or errno == EINTR):
+        if size < 0 and errno == EAGAIN:
             return 0
+        if size == INTAKE_BYTES or event.events & ~<uint32_t> EPOLLIN:
+            self.watch(EPOLL_CTL_MOD, descriptor)  # what is left there is told again
         self.active[descriptor] = 1
         if size <= 0:
             others.append((who, b""))
-        elif not self.take_write(<const uint8_t*> data, size, who, find):
+        elif not self.take_write(<const uint8_t*> data, size, descriptor, who, find):
             others.append((who, PyBytes_FromStringAndSize(data, size)))
         return 0
 
-    cdef bint take_write(self, const uint8_t* data, Py_ssize_t size, who, find) except -1:
+    cdef bint take_write(
+        self, const uint8_t* data, Py_ssize_t size, int descriptor, who, find
+    ) except -1:
         cdef Body body
         cdef Py_ssize_t count, head_bytes
         cdef Kind kind = self.kind_of(data, size, find)
@@ -166,8 +180,18 @@ cdef class Intake:
             close_body(&body)
         if not count:
             return False
-        kind.writers.append((count, (who, kind.token)))
+        kind.writers.append(self.note(descriptor, count, who, kind.token))
         return True
+
+    cdef tuple note(self, int descriptor, Py_ssize_t count, who, token):
+        cdef Py_ssize_t latest_count
+        cdef tuple latest = self.notes[descriptor]
+        if latest is not None:
+            latest_count, (_, latest_token) = latest
+            if latest_token is token and latest_count == count:
+                return latest
+        latest = self.notes[descriptor] = (count, (who, token))
+        return latest
 
     cdef Kind kind_of(self, const uint8_t* data, Py_ssize_t size, find):
         """Return what a request is by its head, asking once a head and call."""

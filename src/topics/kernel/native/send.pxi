@@ -9,7 +9,6 @@ cdef extern from *:
     #define SEND_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL)
     """
     int SEND_FLAGS
-    ssize_t send(int descriptor, const void* data, size_t size, int flags) noexcept nogil
 
 cdef enum:
     # So many take longer than a thread should keep the GIL.
@@ -23,7 +22,7 @@ cdef void send_same(
     cdef ssize_t done
     for i in range(count):
         # As write(2) does to a socket, but past what the file system would do for a file.
-        done = send(descriptors[i], data, size, SEND_FLAGS)
+        done = send_to(descriptors[i], data, size, SEND_FLAGS)
         sent[i] = done if done > 0 else 0
 
 
@@ -70,7 +69,7 @@ cdef void send_packets(Packet* packets, Py_ssize_t count) noexcept nogil:
     cdef Py_ssize_t i
     cdef ssize_t done
     for i in range(count):
-        done = send(packets[i].descriptor, packets[i].data, packets[i].size, SEND_FLAGS)
+        done = send_to(packets[i].descriptor, packets[i].data, packets[i].size, SEND_FLAGS)
         packets[i].sent = done if done > 0 else 0
 
 

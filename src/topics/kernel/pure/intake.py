@@ -12,6 +12,8 @@ _EVENTS = 512
 """Who is not among these has his turn in the next call."""
 _READ_BYTES = 80 * 1024
 """A head and a body of the largest size that is gathered."""
+_NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+"""What has come is told once: asking again whether it was read is a third of the waiting."""
 
 Kind = tuple[object, int, int, Gathering, list[tuple[int, Any]]]
 """What the requests with one head have in common: a token for it, how many bytes their bodies
@@ -43,7 +45,7 @@ class Intake:
             raise ValueError("nobody cannot join")
         if descriptor < 0:
             raise OSError(errno.EBADF, "the socket cannot be waited for")
-        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP)
+        self._epoll.register(descriptor, _NEWS)
         self._members[descriptor] = who
         self._active.add(descriptor)
 
@@ -66,11 +68,13 @@ class Intake:
         """
         kinds: dict[bytes, Kind | None] = {}
         others = []
-        for descriptor, _ in self._epoll.poll(0, _EVENTS):
+        for descriptor, news in self._epoll.poll(0, _EVENTS):
             who = self._members.get(descriptor)
             data = None if who is None else _receive(descriptor)
             if data is None:
                 continue
+            if len(data) == _READ_BYTES or news & ~select.EPOLLIN:
+                self._epoll.modify(descriptor, _NEWS)  # what is left there is told again
             self._active.add(descriptor)
             if not self._take_write(data, who, kinds, find):
                 others.append((who, data))
@@ -105,7 +109,7 @@ def _receive(descriptor: int) -> bytes | None:
     borrowed = socket.socket(fileno=descriptor)
     try:
         return borrowed.recv(_READ_BYTES, socket.MSG_DONTWAIT)
-    except (BlockingIOError, InterruptedError):
+    except BlockingIOError:
         return None
     except OSError:
         return b""
