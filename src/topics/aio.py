@@ -125,8 +125,8 @@ class ShardWaiter:
         self._writes: dict[Topic, Gathered] = {}
         self.queued = 0
         """How often what was gathered was queued."""
-        self._latest: Gathered | None = None
-        """Where the last write was gathered; most turns write to one topic."""
+        self.latest: Gathered | None = None
+        """Where the last write was gathered; most turns write to one topic. None: nothing was."""
         self._spare: Gathering | None = None
         self._flush_scheduled = False
         self._waiting = 0
@@ -158,7 +158,7 @@ class ShardWaiter:
         """
         if not self.gathers(topic):
             return False
-        gathered = self._latest
+        gathered = self.latest
         if gathered is None or gathered.topic is not topic or gathered.answer is not answer:
             gathered = self.gathered(topic, answer)
         count = gathered.gathering.add(body)
@@ -206,12 +206,12 @@ class ShardWaiter:
             gathering = self._spare or begin_gathering(self._engine.config, max_bytes=GATHER_BYTES)
             self._spare = None
             gathered = self._writes[topic] = Gathered(topic, gathering, answer)
-        self._latest = gathered
+        self.latest = gathered
         return gathered
 
     def submit_gathered(self) -> None:
         """Queue what was gathered, before anything that must come after it."""
-        writes, self._writes, self._latest = self._writes, {}, None
+        writes, self._writes, self.latest = self._writes, {}, None
         self.queued += 1
         for gathered in writes.values():
             if not gathered.writers:

@@ -233,12 +233,13 @@ class App:
         Hot: that is three calls a write instead of seven, and each kind of work is done for all
         before the next. Measured with 64 connections: 3 to 6 % more writes a second.
         """
-        turn, self.queued = self.queued, []
         log = self.log
-        for exchange in turn if log is None or self.stopping else self._gather_turn(log, turn):
-            if not exchange.answered:
-                self.guard(exchange.channel, partial(self._take_late, exchange))
-        turn.clear()  # connections may still hold it
+        if self.queued:
+            turn, self.queued = self.queued, []
+            for exchange in turn if log is None or self.stopping else self._gather_turn(log, turn):
+                if not exchange.answered:
+                    self.guard(exchange.channel, partial(self._take_late, exchange))
+            turn.clear()  # connections may still hold it
         if log is not None:
             self.in_turn = True
             try:

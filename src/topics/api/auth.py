@@ -18,7 +18,7 @@ _BEARER = "bearer "
 class Caller:
     """A key as the server knows it; also counts what it has under way."""
 
-    __slots__ = ("_digest", "name", "prefixes", "requests", "scopes", "streams")
+    __slots__ = ("_digest", "is_anonymous", "name", "prefixes", "requests", "scopes", "streams")
 
     def __init__(
         self, name: str, digest: bytes, *, scopes: frozenset[str], prefixes: tuple[str, ...]
@@ -26,14 +26,11 @@ class Caller:
         self.name = name
         """The start of the digest: tells keys apart in logs, opens nothing."""
         self._digest = digest
+        self.is_anonymous = not digest
         self.scopes = scopes
         self.prefixes = prefixes
         self.requests = 0
         self.streams = 0
-
-    @property
-    def is_anonymous(self) -> bool:
-        return not self._digest
 
     def owns(self, digest: bytes) -> bool:
         return hmac.compare_digest(self._digest, digest)

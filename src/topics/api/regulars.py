@@ -73,8 +73,9 @@ class Regulars:
         log = app.log
         self._started_s = app.clock.monotonic_s()
         if log is not None:
-            for waiter in log.waiter_row:  # asked for before: nothing queues behind our back
-                waiter.submit_gathered()
+            for waiter in log.waiter_row:
+                if waiter.latest is not None:  # asked for before: nothing queues behind our back
+                    waiter.submit_gathered()
         others: list[tuple[Http1Connection, bytes]] = []
         lost: list[Http1Connection] = []
         try:
