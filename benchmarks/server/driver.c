@@ -73,7 +73,7 @@ static void flush(struct connection *c) {
             size_t from = i == c->sent ? c->send_offset : 0;
             parts[count] = (struct iovec){request->bytes + from, request->size - from};
         }
-        ssize_t done = writev(c->fd, parts, count);
+        ssize_t done = count == 1 ? send(c->fd, parts[0].iov_base, parts[0].iov_len, 0) : writev(c->fd, parts, count);
         if (done < 0 && errno != EAGAIN) die("write", strerror(errno));
         for (int i = 0; i < count && done > 0; i++) {
             if ((size_t)done < parts[i].iov_len) {
@@ -222,7 +222,7 @@ static size_t take_line(struct connection *c, char *bytes, size_t size) {
 
 static void receive(struct connection *c) {
     static char buffer[262144];
-    ssize_t got = read(c->fd, buffer, sizeof buffer - 1);
+    ssize_t got = recv(c->fd, buffer, sizeof buffer - 1, 0);
     if (got == 0) die("server", "closed the connection");
     if (got < 0 && errno != EAGAIN) die("read", strerror(errno));
     now = now_ns();
