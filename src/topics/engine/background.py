@@ -171,6 +171,7 @@ class Background:
             "topics-routers", self._router_step, ROUTER_STEP_MS, may_doze=self._has_no_routers
         )
         engine.on_routers_due = self._routers.ask
+        engine.may_write_beside = True
 
     @property
     def last_error(self) -> TopicsError | None:

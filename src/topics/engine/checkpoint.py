@@ -3,12 +3,18 @@
     take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock)
     → CheckpointMark, sync
 
+In a flood the device takes a segment while the next one is converted.
 Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes
 while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Self
 
 from topics.config import ServerConfig
 from topics.engine.shard import Shard
@@ -26,10 +32,60 @@ WRITE_BYTES = 512 * 1024
 """So much is converted and written at a time: it stays in the cache of a core."""
 DIRECT_WRITE_BYTES = 4 * 1024 * 1024
 """The same past the page cache: most often a whole segment, which the device takes uncopied."""
+WAITING_WRITES_MAX = 2
+"""So many may wait for the device: they hold what was converted."""
+
+
+class _Writes:
+    """Makes writes one after the other, or has a thread of its own make them beside its user.
+
+    Keeps: when it is left no write is under way, so that nothing is written to what was undone.
+    """
+
+    def __init__(self, *, beside: bool) -> None:
+        self._thread = ThreadPoolExecutor(1, "topics-segment-writes") if beside else None
+        self._waiting: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    def make(self, write: Callable[[], None]) -> None:
+        """Make a write, now or soon; raise what one before has met."""
+        if self._thread is None:
+            write()
+            return
+        self._settle(WAITING_WRITES_MAX)
+        try:
+            self._waiting.append(self._thread.submit(write))
+        except RuntimeError:  # the interpreter is ending, and begins no thread any more
+            self._settle(0)
+            write()
+
+    def finish(self) -> None:
+        """Return when all are made; raise what one of them has met."""
+        self._settle(0)
+
+    def _settle(self, most: int) -> None:
+        while len(self._waiting) > most:
+            self._waiting.popleft().result()
 
 
 def checkpoint_shard(
-    shard: Shard, *, stores: Stores, config: ServerConfig, is_flood: bool = False
+    shard: Shard,
+    *,
+    stores: Stores,
+    config: ServerConfig,
+    is_flood: bool = False,
+    may_write_beside: bool = False,
 ) -> None:
     """Absorb every published record of a shard into segments, in a flood past the page cache.
 
@@ -45,8 +101,10 @@ def checkpoint_shard(
         shard.dirty.clear()
     shard.commit.wake(finished)
     try:
-        for work in works:
-            work.write()
+        with _Writes(beside=is_flood and may_write_beside) as writes:
+            for work in works:
+                work.write(writes)
+            writes.finish()
     except DiskFull:
         with _final(shard):
             _undo(shard, works)
@@ -118,8 +176,11 @@ class _Piece:
     takes a while to get it back from an event loop that is busy.
     """
 
-    def __init__(self, segment: Segment, *, is_new: bool, past_cache: bool) -> None:
+    def __init__(
+        self, segment: Segment, writes: _Writes, *, is_new: bool, past_cache: bool
+    ) -> None:
         self.segment = segment
+        self._writes = writes
         self.is_new = is_new
         self._past_cache = past_cache
         self._write_bytes = DIRECT_WRITE_BYTES if past_cache else WRITE_BYTES
@@ -156,7 +217,8 @@ class _Piece:
             return
         end_bytes = self.segment.data_bytes + self.data_bytes
         data, entries = frames_to_segment(self._stretches, base=end_bytes)
-        self.segment.write_data(end_bytes, data, past_cache=self._past_cache)
+        write = self.segment.write_data
+        self._writes.make(partial(write, end_bytes, data, past_cache=self._past_cache))
         self.entries += entries
         self.data_bytes += len(data)
         self._stretches, self._added_count, self._added_bytes = [], 0, 0
@@ -190,7 +252,7 @@ class _Absorption:
         self._pieces: list[_Piece] = []
         self._copied: list[tuple[Chunk, int, int, _Piece]] = []
 
-    def write(self) -> None:
+    def write(self, writes: _Writes) -> None:
         if self._past_cache:  # what has tags is read again once it is sealed, to index them
             self._past_cache = not any(
                 summarize_idx(chunk.idx()).tagged_records for chunk in self._chunks
@@ -198,7 +260,7 @@ class _Absorption:
         kept_from = min(self.topic.floors.earliest_seq, self.topic.pinned_from)
         for chunk in self._chunks:
             if chunk.last_seq >= kept_from:
-                self._copy(chunk)
+                self._copy(chunk, writes)
             else:
                 self.skipped = True
         self._finish_last()
@@ -248,16 +310,16 @@ class _Absorption:
         topic.absorbed_seq = max([topic.absorbed_seq, *durable])
         return sum(chunk.size for chunk in self._chunks)
 
-    def _copy(self, chunk: Chunk) -> None:
+    def _copy(self, chunk: Chunk, writes: _Writes) -> None:
         start = 0
         while start < chunk.count:
-            piece = self._piece_for(chunk, chunk.first_seq + start)
+            piece = self._piece_for(chunk, chunk.first_seq + start, writes)
             stop = self._stop_in(chunk, start, piece)
             piece.add(chunk, start, stop)
             self._copied.append((chunk, start, stop, piece))
             start = stop
 
-    def _piece_for(self, chunk: Chunk, seq: int) -> _Piece:
+    def _piece_for(self, chunk: Chunk, seq: int, writes: _Writes) -> _Piece:
         """Return the piece that takes `seq`: the last one, the active segment's, or a new one."""
         if self._pieces:
             piece = self._pieces[-1]
@@ -267,13 +329,13 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 return piece
         elif self._active is not None:
-            piece = _Piece(self._active, is_new=False, past_cache=self._past_cache)
+            piece = _Piece(self._active, writes, is_new=False, past_cache=self._past_cache)
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
         self._finish_last()
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
-        self._pieces.append(_Piece(segment, is_new=True, past_cache=self._past_cache))
+        self._pieces.append(_Piece(segment, writes, is_new=True, past_cache=self._past_cache))
         segment.create_files()  # noted first, so that a full disk can take it back
         return self._pieces[-1]
 

@@ -117,6 +117,8 @@ class Engine:
         """Deleted topics whose files wait for whoever holds `_cold_lock`."""
         self._log_hold: dict[str, Position] = {}
         """Where a backup began: the log behind it is not trimmed."""
+        self.may_write_beside = False
+        """Threads may be begun: the device takes a segment while the next one is converted."""
         self.on_routers_due: Callable[[], None] = _nothing
         """Called when there is something to forward, with a shard's lock held: it may only ask."""
         self._lock = data_dir.open_data_dir(disk)
@@ -807,7 +809,11 @@ class Engine:
                 try:
                     shard.commit.log.check_writable()
                     checkpoint_shard(
-                        shard, stores=self.stores, config=self.config, is_flood=is_flood
+                        shard,
+                        stores=self.stores,
+                        config=self.config,
+                        is_flood=is_flood,
+                        may_write_beside=self.may_write_beside,
                     )
                 except StorageError as error:
                     # One bad shard does not keep the others' WAL from being absorbed.
