@@ -1,14 +1,22 @@
 """A checkpoint converts many chunks at a time: the segments are what they would be one by one."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from tests.unit.engine.place import Place, seqs_of
 
 from topics.engine import checkpoint
+from topics.engine.stores import Stores
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly
 from topics.kernel import frames_to_segment
 from topics.storage.disk.disk import Buffer
+from topics.storage.segments.segment import Segment
+from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 from topics.testing.hostile_file import HostileFile
+
+DEADLINE_S = 10.0
 
 
 def segments_of(place: Place) -> list[tuple[int, int, int, bool]]:
@@ -72,12 +80,14 @@ def test_a_record_deleted_before_its_chunk_is_converted_is_deleted_in_the_segmen
     assert seqs_of(place.log.diff("t")) == list(range(4, 13))
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
 @pytest.mark.parametrize("flood", ["flood", "flood with tags", ""])
 def test_a_flood_is_written_past_the_cache_a_segment_at_a_time_and_survives_a_power_cut(
-    monkeypatch: pytest.MonkeyPatch, flood: str
+    monkeypatch: pytest.MonkeyPatch, flood: str, *, beside: bool
 ) -> None:
     monkeypatch.setattr(checkpoint, "WRITE_BYTES", 1)
     place = filled([600] * 12, segment_max_events=10, checkpoint_bytes=4096, wal_shards=2)
+    place.log.engine.may_write_beside = beside
     if flood == "flood with tags":
         place.log.append("t", [{"data": 1, "tag": "a"}])
     if not flood:
@@ -97,3 +107,129 @@ def test_a_flood_is_written_past_the_cache_a_segment_at_a_time_and_survives_a_po
     seqs = seqs_of(place.log.diff("t", limit=1000))
     place.cut()
     assert seqs_of(place.log.diff("t", limit=1000)) == seqs
+
+
+def flooded() -> Place:
+    """Return a log of six segments to come, whose writes may be made beside."""
+    place = filled([600] * 12, segment_max_events=4, checkpoint_bytes=4096, wal_shards=2)
+    place.log.engine.may_write_beside = True
+    return place
+
+
+@pytest.fixture
+def writers(monkeypatch: pytest.MonkeyPatch) -> set[threading.Thread]:
+    """Return the threads that have written to segments."""
+    seen: set[threading.Thread] = set()
+    write_data = Segment.write_data
+
+    def note(segment: Segment, *given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        seen.add(threading.current_thread())
+        write_data(segment, *given, **named)
+
+    monkeypatch.setattr(Segment, "write_data", note)
+    return seen
+
+
+def test_the_device_takes_a_segment_of_a_flood_while_the_next_one_is_converted(
+    monkeypatch: pytest.MonkeyPatch, writers: set[threading.Thread]
+) -> None:
+    place = flooded()
+    converted = threading.Semaphore(0)
+    write_data, waited = Segment.write_data, iter([True])
+
+    def convert(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - handed on
+        converted.release()
+        return frames_to_segment(*given, **named)
+
+    def write(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        if next(waited, False):
+            for _ in range(2):
+                assert converted.acquire(timeout=DEADLINE_S), "the next one waits for this one"
+        write_data(*given, **named)
+
+    monkeypatch.setattr(checkpoint, "frames_to_segment", convert)
+    monkeypatch.setattr(Segment, "write_data", write)
+    place.log.engine.checkpoint()
+    assert len(segments_of(place)) == 6
+    assert len(writers) == 1
+    assert threading.main_thread() not in writers
+    assert not any(thread.is_alive() for thread in writers)
+
+
+def test_no_thread_is_begun_without_a_flood_nor_where_none_may_be(
+    writers: set[threading.Thread],
+) -> None:
+    place = flooded()
+    place.log.engine.may_write_beside = False
+    place.log.engine.checkpoint()
+    place.log.engine.may_write_beside = True
+    place.log.append("t", [{"data": 1}])
+    place.log.engine.checkpoint()
+    assert writers == {threading.main_thread()}
+
+
+def test_an_interpreter_that_ends_and_begins_no_thread_writes_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, writers: set[threading.Thread]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    place = flooded()
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    place.log.engine.checkpoint()
+    assert writers == {threading.main_thread()}
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("error", [DiskFull, DiskFailed])
+def test_a_failure_beside_is_met_as_one_on_the_way(error: type[DiskFailed], at: int) -> None:
+    place = flooded()
+    fault = FaultPlan().fail(operation="write_at", path="topics/*.data", at_call=at, error=error)
+    place.disk.arm(fault)
+    with pytest.raises(error):
+        place.log.engine.checkpoint()
+    place.disk.arm(NO_FAULTS)
+    if error is DiskFull:
+        place.log.engine.checkpoint()
+        assert len(segments_of(place)) == 6
+    else:
+        with pytest.raises(ShardReadOnly):
+            place.log.append("t", [{"data": 1}])
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
+    place.kill()
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
+
+
+def test_nothing_is_undone_while_a_write_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = flooded()
+    undoing, undone = threading.Event(), threading.Event()
+    under_way: list[bool] = []
+    write_data, shutdown = Segment.write_data, ThreadPoolExecutor.shutdown
+    remove = Stores.remove_hot_files
+
+    def write(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        under_way.append(True)
+        assert undoing.wait(DEADLINE_S)
+        undone.wait(0.1)  # time for a mistake
+        write_data(*given, **named)
+        under_way.pop()
+
+    def stop(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        undoing.set()
+        shutdown(*given, **named)
+
+    def note(stores: Stores, segment: Segment) -> None:
+        undone.set()
+        assert not under_way
+        remove(stores, segment)
+
+    monkeypatch.setattr(Segment, "write_data", write)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", stop)
+    monkeypatch.setattr(Stores, "remove_hot_files", note)
+    place.disk.arm(
+        FaultPlan().fail(operation="create", path="topics/*.idx", at_call=1, error=DiskFull)
+    )
+    with pytest.raises(DiskFull):
+        place.log.engine.checkpoint()
+    assert undone.is_set()
