@@ -55,8 +55,14 @@ class _Writes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(cancel_futures=True)
+        if self._thread is None:
+            return
+        self._thread.shutdown(cancel_futures=True)
+        if isinstance(error, DiskFull):  # what that undoes must not hide a worse one
+            for one in self._waiting:
+                failure = None if one.cancelled() else one.exception()
+                if failure is not None and not isinstance(failure, DiskFull):
+                    raise failure
 
     def make(self, write: Callable[[], None]) -> None:
         """Make a write, now or soon; raise what one before has met."""
@@ -66,7 +72,7 @@ class _Writes:
         self._settle(WAITING_WRITES_MAX)
         try:
             self._waiting.append(self._thread.submit(write))
-        except RuntimeError:  # the interpreter is ending, and begins no thread any more
+        except RuntimeError:  # no thread can be begun: the interpreter is ending, or has too many
             self._settle(0)
             write()
 

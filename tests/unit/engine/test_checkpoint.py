@@ -233,3 +233,27 @@ def test_nothing_is_undone_while_a_write_is_under_way(monkeypatch: pytest.Monkey
     with pytest.raises(DiskFull):
         place.log.engine.checkpoint()
     assert undone.is_set()
+
+
+def test_a_full_disk_hides_no_worse_failure_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = flooded()
+    leaving = threading.Event()
+    shutdown = ThreadPoolExecutor.shutdown
+
+    def fail(*_: object, **__: object) -> None:
+        assert leaving.wait(DEADLINE_S)
+        raise DiskFailed("the device is broken")
+
+    def stop(*given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        leaving.set()
+        shutdown(*given, **named)
+
+    monkeypatch.setattr(Segment, "write_data", fail)
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", stop)
+    place.disk.arm(
+        FaultPlan().fail(operation="create", path="topics/*.idx", at_call=1, error=DiskFull)
+    )
+    with pytest.raises(DiskFailed, match="broken"):
+        place.log.engine.checkpoint()
+    with pytest.raises(ShardReadOnly):
+        place.log.append("t", [{"data": 1}])
