@@ -106,6 +106,7 @@ cdef class Intake:
             self.notes.append(None)
             self.active.append(0)
         self.members[descriptor] = who
+        self.notes[descriptor] = None
         self.active[descriptor] = 1
 
     def leave(self, int descriptor):
