@@ -19,7 +19,8 @@ from topics.storage.wal.group_commit import GroupCommit
 
 CLOSE_TIMEOUT_S = 30.0
 SPARE_STEP_MS = 1_000
-"""A spare that was taken is asked for; this is for the first one, and after a failure."""
+"""A spare that was taken is asked for. This is for one that could not be made, and for the first
+files of a log: the blocks of their spares are written once they are in use."""
 SEGMENT_STEP_MS = 100
 ROUTER_STEP_MS = 100
 QUIET_STEPS = 20
@@ -119,20 +120,20 @@ class SyncDuty:
         return self._commit.log.needs_sync or self._commit.queue_depth > 0
 
     def step(self) -> None:
-        self._commit.on_written = None
+        self._commit.on_submitted = None
         if self.is_due:
             self._commit.sync_once()
 
     def may_doze(self, rouse: Callable[[], None]) -> bool:
-        """Have the next write rouse the thread if nothing was written for a while."""
+        """Have the next ticket rouse the thread if nothing was written for a while."""
         written = self._commit.log.counters.bytes_written
         self._quiet_steps = self._quiet_steps + 1 if written == self._seen_bytes else 0
         self._seen_bytes = written
         if self._quiet_steps < QUIET_STEPS:
             return False
-        self._commit.on_written = rouse
-        if self.is_due:  # written between the last look and this one
-            self._commit.on_written = None
+        self._commit.on_submitted = rouse
+        if self.is_due:  # submitted between the last look and this one
+            self._commit.on_submitted = None
             return False
         return True
 

@@ -157,8 +157,8 @@ class GroupCommit:
         self._sync_lock = threading.Lock()
         self.on_sync_due: Callable[[], None] | None = None
         """Has the shard's own thread sync soon, where there is one."""
-        self.on_written: Callable[[], None] | None = None
-        """Called once, with the lock held, by the next write: that thread looked away."""
+        self.on_submitted: Callable[[], None] | None = None
+        """Called once, with the lock held, for the next ticket: that thread looked away."""
         self._closing = False
         self.queue_depth_peak = 0
         self.submit_full = 0
@@ -178,6 +178,10 @@ class GroupCommit:
         self._pending_bytes += ticket.size
         self.queue_depth += 1
         self.queue_depth_peak = max(self.queue_depth_peak, self.queue_depth)
+        on_submitted = self.on_submitted
+        if on_submitted is not None:  # some only submit, and leave the writing to that thread
+            self.on_submitted = None
+            on_submitted()
 
     def admit(self, size: int) -> None:
         """Refuse a batch that the queue has no room for, before it takes any seq."""
@@ -220,10 +224,6 @@ class GroupCommit:
         if started_s:
             self.last_write_s = self._clock.monotonic_s() - started_s
         self.log.counters.batch_tickets.observe(len(batch))
-        on_written = self.on_written
-        if on_written is not None:
-            self.on_written = None
-            on_written()
         return self._publish_written(batch, size)
 
     def oldest_unpublished(self) -> Position:
