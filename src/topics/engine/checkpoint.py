@@ -3,14 +3,14 @@
     take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock)
     → CheckpointMark, sync
 
-In a flood the device takes a segment while the next one is converted.
+In a flood the device takes and syncs a segment while the next one is converted.
 Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes
 while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -37,14 +37,17 @@ WAITING_WRITES_MAX = 2
 
 
 class _Writes:
-    """Makes writes one after the other, or has a thread of its own make them beside its user.
+    """Makes writes one after the other; beside its user, on two threads, it syncs meanwhile too.
 
-    Keeps: when it is left no write is under way, so that nothing is written to what was undone.
+    Keeps: when it is left nothing is under way, so that nothing is written to what was undone.
     """
 
     def __init__(self, *, beside: bool) -> None:
-        self._thread = ThreadPoolExecutor(1, "topics-segment-writes") if beside else None
+        self._beside = beside
+        self._writer = ThreadPoolExecutor(1, "topics-segment-writes")
+        self._syncer = ThreadPoolExecutor(1, "topics-segment-syncs")
         self._waiting: deque[Future[None]] = deque()
+        self._syncs: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -55,34 +58,55 @@ class _Writes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread is None:
-            return
-        self._thread.shutdown(cancel_futures=True)
+        for thread in (self._writer, self._syncer):
+            thread.shutdown(cancel_futures=True)
         if isinstance(error, DiskFull):  # what that undoes must not hide a worse one
-            for one in self._waiting:
+            for one in (*self._waiting, *self._syncs):
                 failure = None if one.cancelled() else one.exception()
-                if failure is not None and not isinstance(failure, DiskFull):
+                if failure is not None and not isinstance(failure, DiskFull | CancelledError):
                     raise failure
 
     def make(self, write: Callable[[], None]) -> None:
         """Make a write, now or soon; raise what one before has met."""
-        if self._thread is None:
+        if not self._beside:
             write()
             return
         self._settle(WAITING_WRITES_MAX)
         try:
-            self._waiting.append(self._thread.submit(write))
+            self._waiting.append(self._writer.submit(write))
         except RuntimeError:  # no thread can be begun: the interpreter is ending, or has too many
             self._settle(0)
             write()
 
+    def sync(self, segment: Segment) -> bool:
+        """Sync a segment when all writes asked for are made; False: that is left to the caller."""
+        if not self._beside:
+            return False
+        written = self._waiting[-1] if self._waiting else None
+        try:
+            self._syncs.append(self._syncer.submit(_sync_written, segment, written))
+        except RuntimeError:
+            return False
+        return True
+
     def finish(self) -> None:
-        """Return when all are made; raise what one of them has met."""
+        """Return when all is made and synced; raise what one of them has met."""
         self._settle(0)
+        for sync in self._syncs:
+            sync.result()
 
     def _settle(self, most: int) -> None:
         while len(self._waiting) > most:
             self._waiting.popleft().result()
+
+
+def _sync_written(segment: Segment, written: Future[None] | None) -> None:
+    if written is not None:
+        written.result()
+    try:
+        segment.sync()
+    except DiskFull as error:  # final, as any sync that failed: nobody knows what it left behind
+        raise DiskFailed(str(error)) from error
 
 
 def checkpoint_shard(
@@ -192,6 +216,8 @@ class _Piece:
         self._write_bytes = DIRECT_WRITE_BYTES if past_cache else WRITE_BYTES
         self.entries = bytearray()
         self.data_bytes = 0
+        self.is_synced = False
+        """Or it will be when all writes are finished."""
         self._stretches: list[tuple[Buffer, Buffer, int, int]] = []
         """Added, and not yet converted."""
         self._added_count = 0
@@ -269,14 +295,19 @@ class _Absorption:
                 self._copy(chunk, writes)
             else:
                 self.skipped = True
-        self._finish_last()
+        self._finish_last(writes)
 
-    def _finish_last(self) -> None:
+    def _finish_last(self, writes: _Writes) -> None:
         if self._pieces:
-            self._pieces[-1].finish()
+            piece = self._pieces[-1]
+            piece.finish()
+            # Not an older segment: delete flags of others may come to it until the end.
+            if piece.is_new and self._stores.is_durable(piece.segment):
+                piece.is_synced = writes.sync(piece.segment)
 
     def sync(self) -> None:
-        segments = {*self._flagged, *(piece.segment for piece in self._pieces)}
+        written = (piece.segment for piece in self._pieces if not piece.is_synced)
+        segments = {*self._flagged, *written}
         for segment in sorted(segments, key=lambda segment: segment.first_seq):
             if self._stores.is_durable(segment):
                 segment.sync()
@@ -339,7 +370,7 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)
                 return piece
-        self._finish_last()
+        self._finish_last(writes)
         segment = self._stores.new_segment(self.topic.id, seq, durable=chunk.durable)
         self._pieces.append(_Piece(segment, writes, is_new=True, past_cache=self._past_cache))
         segment.create_files()  # noted first, so that a full disk can take it back

@@ -153,7 +153,68 @@ def test_the_device_takes_a_segment_of_a_flood_while_the_next_one_is_converted(
     assert len(segments_of(place)) == 6
     assert len(writers) == 1
     assert threading.main_thread() not in writers
-    assert not any(thread.is_alive() for thread in writers)
+    assert not [one for one in threading.enumerate() if one.name.startswith("topics-segment-")]
+
+
+def test_each_segment_of_a_flood_is_synced_once_when_it_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = flooded()
+    done: list[tuple[str, int]] = []
+    main_thread: list[int] = []
+    write_data, sync = Segment.write_data, Segment.sync
+
+    def write(segment: Segment, *given: Any, **named: Any) -> None:  # noqa: ANN401 - handed on
+        write_data(segment, *given, **named)
+        done.append(("write", segment.first_seq))
+
+    def note(segment: Segment) -> None:
+        if threading.current_thread() is threading.main_thread():
+            main_thread.append(segment.first_seq)
+        done.append(("sync", segment.first_seq))
+        sync(segment)
+
+    monkeypatch.setattr(Segment, "write_data", write)
+    monkeypatch.setattr(Segment, "sync", note)
+    place.log.engine.checkpoint()
+    firsts = [first_seq for first_seq, *_ in segments_of(place)]
+    assert len(firsts) == 6
+    assert sorted(done) == sorted((what, seq) for what in ("write", "sync") for seq in firsts)
+    assert all(done.index(("write", seq)) < done.index(("sync", seq)) for seq in firsts)
+    assert main_thread == []
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_what_a_flood_left_survives_a_power_cut_without_its_log(
+    monkeypatch: pytest.MonkeyPatch, *, has_threads: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    place = flooded()
+    if not has_threads:
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    place.log.engine.snapshot()  # trims the log
+    monkeypatch.undo()
+    place.cut()
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("error", [DiskFull, DiskFailed])
+def test_a_sync_that_failed_beside_is_final_whatever_it_met(
+    error: type[DiskFailed], at: int
+) -> None:
+    place = flooded()
+    fault = FaultPlan().fail(operation="sync_data", path="topics/*.data", at_call=at, error=error)
+    place.disk.arm(fault)
+    with pytest.raises(DiskFailed):
+        place.log.engine.checkpoint()
+    place.disk.arm(NO_FAULTS)
+    with pytest.raises(ShardReadOnly):
+        place.log.append("t", [{"data": 1}])
+    place.kill()
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
 
 
 def test_no_thread_is_begun_without_a_flood_nor_where_none_may_be(
