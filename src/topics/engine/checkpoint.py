@@ -68,32 +68,37 @@ class _Writes:
 
     def make(self, write: Callable[[], None]) -> None:
         """Make a write, now or soon; raise what one before has met."""
-        if not self._beside:
+        self._settle(WAITING_WRITES_MAX if self._beside else 0)
+        task = self._submit(self._writer, write)
+        if task is None:
             write()
-            return
-        self._settle(WAITING_WRITES_MAX)
-        try:
-            self._waiting.append(self._writer.submit(write))
-        except RuntimeError:  # no thread can be begun: the interpreter is ending, or has too many
-            self._settle(0)
-            write()
+        else:
+            self._waiting.append(task)
 
     def sync(self, segment: Segment) -> bool:
         """Sync a segment when all writes asked for are made; False: that is left to the caller."""
-        if not self._beside:
-            return False
         written = self._waiting[-1] if self._waiting else None
-        try:
-            self._syncs.append(self._syncer.submit(_sync_written, segment, written))
-        except RuntimeError:
-            return False
-        return True
+        task = self._submit(self._syncer, partial(_sync_written, segment, written))
+        if task is not None:
+            self._syncs.append(task)
+        return task is not None
 
     def finish(self) -> None:
         """Return when all is made and synced; raise what one of them has met."""
         self._settle(0)
         for sync in self._syncs:
             sync.result()
+
+    def _submit(self, thread: ThreadPoolExecutor, work: Callable[[], None]) -> Future[None] | None:
+        """Return what is done beside; None where that cannot be, now and from now on."""
+        if not self._beside:
+            return None
+        try:
+            return thread.submit(work)
+        except RuntimeError:  # no thread can be begun: the interpreter is ending, or has too many
+            self._beside = False  # else the next one would do this work too, and nobody look at it
+            self._settle(0)
+            return None
 
     def _settle(self, most: int) -> None:
         while len(self._waiting) > most:
@@ -139,7 +144,7 @@ def checkpoint_shard(
         with _final(shard):
             _undo(shard, works)
         raise
-    except DiskFailed as error:
+    except BaseException as error:
         _fail(shard, error)
         raise
     with _final(shard):  # a full disk too: nobody knows what a failed sync left behind
@@ -182,15 +187,18 @@ def _undo(shard: Shard, works: list["_Absorption"]) -> None:
 
 @contextmanager
 def _final(shard: Shard) -> Iterator[None]:
-    """Make the shard read-only if the disk fails in here."""
+    """Make the shard read-only if anything fails in here."""
     try:
         yield
-    except DiskFailed as error:
+    except BaseException as error:
         _fail(shard, error)
         raise
 
 
-def _fail(shard: Shard, error: DiskFailed) -> None:
+def _fail(shard: Shard, error: BaseException) -> None:
+    """Take no more writes: what was taken to be absorbed is in no segment, and no later one's."""
+    if not isinstance(error, DiskFailed):  # damage, a bug, an interrupt from the keyboard
+        error = DiskFailed(f"a checkpoint could not be finished: {error!r}")
     with shard.lock:
         shard.commit.log.fail(error)
 
@@ -301,7 +309,7 @@ class _Absorption:
         if self._pieces:
             piece = self._pieces[-1]
             piece.finish()
-            # Not an older segment: delete flags of others may come to it until the end.
+            # The active one of before may have flags to sync as well: it is synced at the end.
             if piece.is_new and self._stores.is_durable(piece.segment):
                 piece.is_synced = writes.sync(piece.segment)
 

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.unit.engine.place import Place, seqs_of
 
 from topics.engine import checkpoint
 from topics.engine.stores import Stores
-from topics.errors import DiskFailed, DiskFull, ShardReadOnly
+from topics.errors import CorruptData, DiskFailed, DiskFull, ShardReadOnly, TopicsError
 from topics.kernel import frames_to_segment
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
@@ -318,3 +319,51 @@ def test_a_full_disk_hides_no_worse_failure_beside(monkeypatch: pytest.MonkeyPat
         place.log.engine.checkpoint()
     with pytest.raises(ShardReadOnly):
         place.log.append("t", [{"data": 1}])
+
+
+def test_what_a_thread_that_did_not_begin_was_asked_for_is_done_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Done again by the next thread, a sync that fails would fail where nobody looks."""
+    place = flooded()
+    synced: list[int] = []
+    start, sync, refused = threading.Thread.start, Segment.sync, iter([False, True])
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if next(refused, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def note(segment: Segment) -> None:
+        synced.append(segment.first_seq)
+        sync(segment)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    monkeypatch.setattr(Segment, "sync", note)
+    place.log.engine.checkpoint()
+    assert sorted(synced) == [first_seq for first_seq, *_ in segments_of(place)]
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside"])
+@pytest.mark.parametrize("error", [CorruptData("a bad frame"), KeyboardInterrupt(), MemoryError()])
+def test_a_checkpoint_that_was_broken_off_takes_the_log_out_of_service_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, *, beside: bool
+) -> None:
+    place = flooded()
+    place.log.engine.may_write_beside = beside
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(checkpoint, "frames_to_segment", fail)
+    with pytest.raises(type(error)):
+        place.log.engine.checkpoint()
+    monkeypatch.undo()
+    with pytest.raises(ShardReadOnly):
+        place.log.append("t", [{"data": 1}])
+    with suppress(TopicsError):
+        place.log.engine.snapshot()
+    with suppress(TopicsError):
+        place.log.close()
+    place.kill()
+    assert seqs_of(place.log.diff("t", limit=1000)) == list(range(1, 25))
