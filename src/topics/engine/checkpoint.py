@@ -393,17 +393,15 @@ class _Absorption:
         )
 
     def _stop_in(self, chunk: Chunk, start: int, piece: _Piece) -> int:
-        """Return how far the piece takes the chunk; most often all of it, at a glance."""
+        """Return how far the piece takes the chunk; it may take more once it is settled."""
         room = self._config.segment_max_events - piece.end_count
         stop = min(chunk.count, start + room)
-        if stop == chunk.count and piece.end_bytes + chunk.size <= self._config.segment_max_bytes:
-            return stop
-        piece.settle()
+        idx = chunk.idx()
         offset = int.from_bytes(
-            chunk.idx()[start * IDX_ENTRY_BYTES : start * IDX_ENTRY_BYTES + 4], "little"
+            idx[start * IDX_ENTRY_BYTES : start * IDX_ENTRY_BYTES + 4], "little"
         )
         room_bytes = self._config.segment_max_bytes - piece.end_bytes
-        return fitting_stop(chunk.idx(), start, stop, offset + room_bytes)
+        return fitting_stop(idx, start, stop, offset + room_bytes)
 
     def _is_full(self, segment: Segment) -> bool:
         return (
