@@ -794,7 +794,7 @@ class Engine:
         for shard in self.shards:
             log = shard.commit.log
             if log.failed is None:
-                log.prepare_spare()
+                log.prepare_spare(in_flood=self.is_behind)
                 if log.has_better_spare:
                     with shard.lock:
                         if log.has_better_spare:  # nobody has taken it meanwhile

@@ -57,6 +57,11 @@ class RecordingFile:
         self._before_call()
         self._file.write_past_cache(offset, data)
 
+    def clear(self) -> None:
+        """Write and sync, so that a cut between them is recorded, too."""
+        self.write_at(0, [bytes(self.size())])
+        self.sync_data()
+
     def allocate(self, size: int) -> None:
         self._before_call()
         self._file.allocate(size)

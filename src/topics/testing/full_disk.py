@@ -101,6 +101,9 @@ class _FullFile:
             self._disk.check_room(self._path)
         self._file.allocate(size)
 
+    def clear(self) -> None:
+        self._file.clear()
+
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
 

@@ -51,6 +51,11 @@ class HostileFile:
             if size > inode.size():
                 inode.resize(size)
 
+    def clear(self) -> None:
+        """Write and sync: a cut may come between."""
+        self.write_at(0, [bytes(self.size())])
+        self.sync_data()
+
     def truncate(self, size: int) -> None:
         with self._calls.lock:
             self._calls.begin_or_fail("truncate", self._path)

@@ -33,13 +33,14 @@ def why_not() -> str | None:
 class PowerImage(Closing):
     """Owns one image file and its mount; as a context manager it always cleans up."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, has_journal: bool = True) -> None:
         self._image = f"{directory}/disk.img"
         self.root = f"{directory}/mounted"
         os.mkdir(self.root)  # noqa: PTH102 - plain strings as everywhere here
         with open(self._image, "wb") as image:  # noqa: PTH123
             image.truncate(IMAGE_BYTES)
-        _run("mkfs.ext4", "-q", "-F", self._image)
+        features = "has_journal" if has_journal else "^has_journal"
+        _run("mkfs.ext4", "-q", "-F", "-O", features, self._image)
         self._mounted = False
 
     def mount(self) -> None:
@@ -53,6 +54,18 @@ class PowerImage(Closing):
             fcntl.ioctl(fd, FS_IOC_SHUTDOWN, struct.pack("I", WITHOUT_JOURNAL_FLUSH))
         finally:
             os.close(fd)
+
+    def lose_memory(self) -> None:
+        """Mount again with nothing but what has reached the device until now.
+
+        Without a journal only this shows it: `cut_power` does not keep such a file system from
+        writing what it still has in memory.
+        """
+        kept = f"{self._image}.kept"
+        shutil.copyfile(self._image, kept)
+        self.unmount()
+        os.replace(kept, self._image)  # noqa: PTH105
+        self.mount()
 
     def unmount(self) -> None:
         if self._mounted:

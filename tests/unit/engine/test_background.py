@@ -13,6 +13,7 @@ from topics.errors import DiskFailed, ShardReadOnly, TopicsError
 from topics.limits import KIB, MIB
 from topics.storage.segments.segment import Segment
 from topics.storage.wal.group_commit import GroupCommit
+from topics.storage.wal.log import WalLog
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 
 DEADLINE_S = 10.0
@@ -125,6 +126,17 @@ def test_a_shard_whose_checkpoint_failed_is_left_alone(
     assert not loops["topics-segments"].step()
 
 
+def test_spares_are_told_of_a_flood(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(WalLog, "prepare_spare", lambda _, *, in_flood: told.append(in_flood))
+    place.log.engine.prepare_spares()
+    write(place, 600 * KIB)
+    place.log.engine.prepare_spares()
+    place.log.engine.checkpoint()
+    place.log.engine.prepare_spares()
+    assert told == [False, True, False]
+
+
 def test_while_another_thread_makes_segments_nobody_asks_for_more(
     place: Place, loops: dict[str, StoppedLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +196,10 @@ def test_a_log_in_use_goes_over_to_a_file_whose_blocks_were_written(
     write(place, 10)
     assert log.counters.rotations == rotations, "so little is not worth it"
     write(place, 500 * KIB)
+    loops["topics-spare"].step()
+    write(place, 10)
+    assert log.counters.rotations == rotations, "the device has enough to write"
+    loops["topics-segments"].step()
     loops["topics-spare"].step()
     write(place, 10)
     assert log.counters.rotations == rotations + 1

@@ -37,6 +37,13 @@ class DiskFile(Protocol):
     def allocate(self, size: int) -> None:
         """Make the file at least `size` bytes long, with zeros that have room on the device."""
 
+    def clear(self) -> None:
+        """Make every byte zero, durably; size and room stay.
+
+        Where the file system can note that, nothing is written, but the next sync over each part
+        takes longer.
+        """
+
     def truncate(self, size: int) -> None: ...
 
     def sync_data(self) -> None: ...

@@ -37,6 +37,10 @@ _FS_IOC_GETFLAGS: Final = 0x8008_6601
 _FS_IOC_SETFLAGS: Final = 0x4008_6602
 _FS_TOPDIR_FL: Final = 0x2_0000
 
+# fallocate(2) with a mode, which Python reaches only by ctypes; absent outside of Linux with glibc.
+_FALLOC_FL_ZERO_RANGE: Final = 0x10
+_fallocate: Final = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+
 # statx(2), which Python reaches only by ctypes: a mount id that is never used twice since boot.
 _AT_FDCWD: Final = -100
 _STATX_MNT_ID_UNIQUE: Final = 0x4000
@@ -119,12 +123,19 @@ class LocalFile:
             except OSError as error:
                 if error.errno not in _CANNOT_PREALLOCATE:
                     raise
-                self._write_zeros_up_to(size)
+                self._write_zeros(os.fstat(self._fd).st_size, size)
 
-    def _write_zeros_up_to(self, size: int) -> None:
-        offset = os.fstat(self._fd).st_size
-        while offset < size:
-            offset += os.pwrite(self._fd, _ZEROS[: size - offset], offset)
+    def clear(self) -> None:
+        with _os_errors_of(self._path):
+            size = os.fstat(self._fd).st_size
+            if size and not _zero_range(self._fd, size):
+                self._write_zeros(0, size)
+            # All of it, not only the data: older kernels keep what they noted of a file there.
+            os.fsync(self._fd)
+
+    def _write_zeros(self, offset: int, end: int) -> None:
+        while offset < end:
+            offset += os.pwrite(self._fd, _ZEROS[: end - offset], offset)
 
     def truncate(self, size: int) -> None:
         with _os_errors_of(self._path):
@@ -394,6 +405,18 @@ def _write_blocks(fd: int, offset: int, blocks: memoryview) -> int:
         return 0
     finally:
         os.close(direct)
+
+
+def _zero_range(fd: int, size: int) -> bool:
+    """Have the file system note that the first bytes are zeros; tell whether it could."""
+    if _fallocate is None:
+        return False
+    if _fallocate(fd, _FALLOC_FL_ZERO_RANGE, ctypes.c_int64(0), ctypes.c_int64(size)) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code not in _CANNOT_PREALLOCATE:
+        raise OSError(code, os.strerror(code))
+    return False
 
 
 def _without_first(skip_bytes: int, buffers: Sequence[Buffer]) -> Iterator[memoryview]:

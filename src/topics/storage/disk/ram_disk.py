@@ -105,6 +105,9 @@ class RamFile:
         if size > self._content.size:
             self._content.resize(size)
 
+    def clear(self) -> None:
+        self._content.write(0, bytes(self._content.size))
+
     def truncate(self, size: int) -> None:
         self._content.resize(size)
 

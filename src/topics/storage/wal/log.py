@@ -144,15 +144,16 @@ class WalLog:
         self.synced = point.upto
         self.counters.fsyncs += 1
 
-    def prepare_spare(self) -> None:
+    def prepare_spare(self, *, in_flood: bool = False) -> None:
         """Make the next file ahead of its need, without the shard's lock.
 
         Its blocks are reserved, and once the log is in use they are written, which spares each
-        later sync to note that they are in use now: that is a third of its time.
+        later sync to note that they are in use now: that is a third of its time. But not in a
+        flood: there the device has enough to write, and few syncs cover many records.
         A disk that refuses is told by the rotation that needs the file.
         """
-        has_spare, in_use = self._is_whole(self._spare), self._is_in_use
-        if has_spare and (self._spare_is_written or not in_use):
+        has_spare, worth_writing = self._is_whole(self._spare), self._is_in_use and not in_flood
+        if has_spare and (self._spare_is_written or not worth_writing):
             return
         preparing = f"{self.directory}/preparing{paths.TEMPORARY_SUFFIX}"
         places = [self._spare] if has_spare else self._recycled_places()
@@ -165,7 +166,9 @@ class WalLog:
                 self._disk.sync_dir(self.directory)
             else:
                 self._allocate(preparing, self._file_bytes)
-            if used is not None or in_use:
+            if used is not None and in_flood:
+                self._clear(preparing)
+            elif used is not None or worth_writing:
                 self._write_zeros(preparing)
                 self._spare_is_written = True  # before a rotation can take it
             self._disk.rename(preparing, self._spare)
@@ -271,6 +274,11 @@ class WalLog:
         for offset in range(0, self._file_bytes, len(_ZEROS)):
             file.write_at(offset, [_ZEROS[: self._file_bytes - offset]])
         file.sync_data()
+        file.close()
+
+    def _clear(self, path: str) -> None:
+        file = self._disk.open(path)
+        file.clear()
         file.close()
 
     @property

@@ -90,6 +90,17 @@ def test_bytes_cut_off_by_truncate_come_back_as_zeros(disk: Disk) -> None:
     assert disk.read("a") == b"0123\0\0\0\0"
 
 
+@pytest.mark.parametrize("size", [0, 5, 4096, 3 << 20])
+def test_a_file_that_is_cleared_keeps_its_size_and_nothing_else(disk: Disk, size: int) -> None:
+    file = disk.create("a")
+    file.write_at(0, [os.urandom(size)])
+    shown = disk.map("a")
+    file.clear()
+    assert disk.read("a") == file.read_at(0, size + 1) == bytes(shown) == bytes(size)
+    file.write_at(0, [b"new"])
+    assert disk.read("a") == b"new" + bytes(max(0, size - 3))
+
+
 def test_syncs_of_what_is_there_succeed(disk: Disk) -> None:
     disk.make_dir("d")
     file = disk.create("d/a")
@@ -143,6 +154,8 @@ def test_a_closed_file_takes_no_more_calls_and_closes_twice(disk: Disk) -> None:
         file.write_past_cache(0, b"x")
     with pytest.raises(DiskFailed):
         file.write_past_cache(0, memoryview(mmap.mmap(-1, 1 << 20)))
+    with pytest.raises(DiskFailed):
+        file.clear()
     with pytest.raises(DiskFailed):
         file.read_at(0, 1)
     with pytest.raises(DiskFailed):

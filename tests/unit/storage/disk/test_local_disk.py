@@ -1,6 +1,7 @@
 """LocalDisk, where the operating system is seen: modes, short writes, errno, synced directories."""
 
 import array
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -274,6 +275,81 @@ def test_a_device_that_fails_behind_the_cache_is_told_and_keeps_no_descriptor(
         file.write_past_cache(0, pages(bytes(PAGE * 100)))
     assert type(raised.value) is error
     assert open_descriptors() == before
+
+
+@pytest.fixture
+def zeros_written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Collect the sizes of what is written."""
+    sizes: list[int] = []
+    real_pwrite = os.pwrite
+
+    def pwrite(fd: int, data: bytes, offset: int) -> int:
+        assert not any(data)
+        sizes.append(len(data))
+        return real_pwrite(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    return sizes
+
+
+def refuse_range(code: int) -> object:
+    def fallocate(*_: object) -> int:
+        ctypes.set_errno(code)
+        return -1
+
+    return fallocate
+
+
+FULL = os.urandom((2 << 20) + 5)
+
+
+def test_a_file_system_that_can_note_zeros_is_not_written_to(
+    disk: LocalDisk, root: Path, zeros_written: list[int], synced_directories: list[str]
+) -> None:
+    (root / "a").write_bytes(FULL)
+    if not local_disk._zero_range(os.open(root / "a", os.O_RDWR), 4096):
+        pytest.skip("the file system here cannot note that a range is zeros")
+    file = disk.open("a")
+    synced_directories.clear()
+    file.clear()
+    assert zeros_written == []
+    assert synced_directories == ["a"], "cleared durably"
+    assert disk.read("a") == bytes(len(FULL))
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, None])
+def test_where_nobody_can_note_zeros_they_are_written_and_synced(
+    disk: LocalDisk,
+    root: Path,
+    zeros_written: list[int],
+    synced_directories: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: int | None,
+) -> None:
+    (root / "a").write_bytes(FULL)
+    refuses = refuse_range(code) if code is not None else None
+    monkeypatch.setattr(local_disk, "_fallocate", refuses)
+    file = disk.open("a")
+    synced_directories.clear()
+    file.clear()
+    assert sum(zeros_written) == len(FULL)
+    assert synced_directories == ["a"]
+    assert disk.read("a") == bytes(len(FULL))
+
+
+@pytest.mark.parametrize(("code", "error"), [(errno.EIO, DiskFailed), (errno.ENOSPC, DiskFull)])
+def test_a_file_that_cannot_be_cleared_says_so(
+    disk: LocalDisk, root: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: type[DiskFailed]
+) -> None:
+    (root / "a").write_bytes(FULL)
+    file = disk.open("a")
+    monkeypatch.setattr(local_disk, "_fallocate", refuse_range(code))
+    with pytest.raises(error, match=f"a: {os.strerror(code)}"):
+        file.clear()
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "fsync", fail_with(code))
+    with pytest.raises(error, match=f"a: {os.strerror(code)}"):
+        file.clear()
 
 
 def test_only_what_is_directly_below_the_root_has_its_directories_kept_apart(

@@ -131,6 +131,55 @@ def test_the_spare_of_a_log_in_use_is_written_and_better_than_a_file_that_is_not
     assert [len(f.runs) for f in replay_shard(cut, "wal", start=START).files] == [1, 1]
 
 
+def test_a_spare_of_a_flood_is_as_empty_as_any_but_not_written_before_the_flood_is_over(
+    disk: HostileDisk,
+) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        write(log, frame_of(3_000))
+    log.trim(Position(3, 0))
+    log.prepare_spare(in_flood=True)
+    spare = "wal/" + paths.SPARE_WAL
+    assert disk.read(spare) == bytes(FILE_BYTES)
+    disk.arm(FaultPlan().fail(operation="write_at", forever=True))
+    log.prepare_spare(in_flood=True)
+    disk.arm(FaultPlan())
+    assert disk.exists(spare)
+    write(log, frame_of(1_500))
+    assert not disk.exists(spare)
+    log.prepare_spare()
+    assert leaves_file(log), "what was cleared has slow syncs"
+    write(log, frame_of(300))
+    sync(log)
+    cut = disk.power_cut(0)
+    assert [len(f.runs) for f in replay_shard(cut, "wal", start=Position(3, 0)).files] == [1, 2]
+
+
+def test_a_spare_that_nobody_has_used_is_only_reserved_in_a_flood(disk: HostileDisk) -> None:
+    log = open_log(disk)
+    write(log, frame_of(FILE_BYTES // 8))
+    disk.arm(FaultPlan().fail(operation="write_at", forever=True))
+    log.prepare_spare(in_flood=True)
+    assert disk.read("wal/" + paths.SPARE_WAL) == bytes(FILE_BYTES)
+    assert not leaves_file(log)
+
+
+@pytest.mark.parametrize("operation", ["rename", "sync_dir", "write_at", "sync_data"])
+def test_a_file_that_cannot_be_cleared_is_no_spare_and_no_failure(
+    disk: HostileDisk, operation: str
+) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        write(log, frame_of(3_000))
+    log.trim(Position(3, 0))
+    disk.arm(FaultPlan().fail(operation=operation))  # type: ignore[arg-type]
+    log.prepare_spare(in_flood=True)
+    assert not disk.exists("wal/" + paths.SPARE_WAL)
+    assert not disk.exists("wal/preparing.tmp")
+    write(log, frame_of(3_000))
+    assert log.failed is None
+
+
 def test_a_file_that_is_half_full_is_not_left_for_its_spare(disk: HostileDisk) -> None:
     log = open_log(disk)
     write(log, frame_of(FILE_BYTES // 2 + 100))
