@@ -45,10 +45,12 @@ second. Machines differ and wobble: trust the ratios. A batch is one request to 
 to Redis, that many publishes under way to JetStream. Each begins with an empty log, when no other
 server works any more, and must hold afterwards what it acknowledged.
 
-`topics`, Redis and JetStream (nats-server 2.15 where Go could build it) keep their data on the same
-file system; `disk` stands beside `appendfsync everysec` and JetStream as it comes, `fsync` beside
-`always`. The C responder and nginx keep nothing: they show what HTTP alone costs. uvicorn and
-granian run our append on an ASGI app of a few lines (`benchmarks/server/asgi_app.py`).
+`topics`, Redis and JetStream keep their data on the same file system; `disk` stands beside
+`appendfsync everysec` and JetStream as it comes, `fsync` beside `always`. Redis and JetStream are
+Debian's. Its nats-server is 2.9, which cannot sync before it answers; 2.15, where Go could build
+it, is reported beside it, and is the one that is synced `always`. The C responder and nginx keep
+nothing: they show what HTTP alone costs. uvicorn and granian run our append on an ASGI app of a few
+lines (`benchmarks/server/asgi_app.py`).
 The client of the event streams never sleeps, so that no figure holds the time to wake it.
 
 ![bars for every comparison](benchmarks-server.svg)

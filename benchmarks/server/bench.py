@@ -41,6 +41,7 @@ class Bench:
             "Redis everysec": RedisContender,
             "Redis always": RedisContender,
             "JetStream": NatsContender,
+            "JetStream 2.15": NatsContender,
             "JetStream always": NatsContender,
             "uvicorn": AsgiContender,
             "granian": AsgiContender,

@@ -116,7 +116,7 @@ def program(name: str) -> str:
 
 @cache
 def go_program(name: str, module: str) -> str:
-    """Return the path of a peer built by Go from this version; without Go, that of `program`."""
+    """Return the path of a peer built by Go from this version."""
     place, go = BUILT / module.rpartition("/")[2], shutil.which("go")
     built = place / name
     if go is not None and not built.exists():
@@ -126,4 +126,6 @@ def go_program(name: str, module: str) -> str:
         with suppress(subprocess.TimeoutExpired):
             command = [go, "install", module]
             subprocess.run(command, check=False, env=env, stdin=subprocess.DEVNULL, timeout=BUILD_S)
-    return str(built) if built.exists() else program(name)
+    if not built.exists():
+        raise CannotMeasure(f"{module} was not built: {'it failed' if go else 'there is no Go'}")
+    return str(built)

@@ -36,6 +36,7 @@ SCENARIOS = (
             Aim(("uvicorn", "granian"), 3),
             Aim(("Redis everysec",), 0.8),
             Aim(("JetStream",), 2),
+            Aim(("JetStream 2.15",), None),
         ),
     ),
     Writes(
@@ -43,7 +44,11 @@ SCENARIOS = (
         "disk",
         1,
         256,
-        (Aim(("Redis everysec",), None), Aim(("JetStream",), None)),
+        (
+            Aim(("Redis everysec",), None),
+            Aim(("JetStream",), None),
+            Aim(("JetStream 2.15",), None),
+        ),
     ),
     Writes(
         "single writes, 64 connections, `fsync`",
@@ -64,7 +69,11 @@ SCENARIOS = (
         "disk",
         100,
         64,
-        (Aim(("Redis everysec",), 4), Aim(("JetStream",), 4)),
+        (
+            Aim(("Redis everysec",), 4),
+            Aim(("JetStream",), 4),
+            Aim(("JetStream 2.15",), None),
+        ),
     ),
     Writes(
         "batches of 100, 64 connections, `fsync`",

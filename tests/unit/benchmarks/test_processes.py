@@ -69,12 +69,23 @@ def test_a_peer_in_go_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("does", ["exit 1", "exec sleep 60"])
-def test_a_peer_that_go_cannot_build_is_the_installed_one(
+def test_a_peer_that_go_cannot_build_is_named(
     does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_that(does, tmp_path, monkeypatch)
     monkeypatch.setattr(processes, "BUILD_S", 0.1)
-    assert go_program("sh", "there.example/sh@v1.2.3") == program("sh")
+    with pytest.raises(CannotMeasure, match=r"there.example/sh@v1.2.3 was not built: it failed"):
+        go_program("sh", "there.example/sh@v1.2.3")
+
+
+def test_a_peer_in_go_is_named_where_there_is_no_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(processes, "BUILT", tmp_path / "built")
+    go_program.cache_clear()
+    with pytest.raises(CannotMeasure, match="there is no Go"):
+        go_program("sh", "there.example/sh@v1.2.3")
 
 
 def test_processor_time_is_that_of_a_living_process() -> None:
