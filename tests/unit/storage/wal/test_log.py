@@ -1,15 +1,19 @@
 """One WAL shard as files: rotation, large batches, SyncMarks, full and failing disks."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from topics.errors import DiskFailed, DiskFull, ShardReadOnly
 from topics.limits import KIB
 from topics.storage.disk import paths
+from topics.storage.disk.disk import Buffer
 from topics.storage.wal.frame import Hole, SyncMark, TopicDelete, decode_control, encode_control
-from topics.storage.wal.log import RECYCLED, Position, WalLog, list_wal_files
+from topics.storage.wal.log import BLOCK_BYTES, RECYCLED, Position, WalLog, list_wal_files
 from topics.storage.wal.replay import ShardReplay, replay_shard
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import FaultPlan
+from topics.testing.hostile_file import HostileFile
 
 FILE_BYTES = 4 * KIB
 START = Position(1, 0)
@@ -48,6 +52,20 @@ def marks_of(replay: ShardReplay) -> list[Position]:
 @pytest.fixture
 def disk() -> HostileDisk:
     return HostileDisk()
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Where each write to a file began, and where it ended."""
+    places: list[tuple[int, int]] = []
+    write_at = HostileFile.write_at
+
+    def note(file: HostileFile, offset: int, buffers: Sequence[Buffer]) -> None:
+        places.append((offset, offset + sum(map(len, buffers))))
+        write_at(file, offset, buffers)
+
+    monkeypatch.setattr(HostileFile, "write_at", note)
+    return places
 
 
 def test_a_new_log_has_a_preallocated_file_and_current_names_it(disk: HostileDisk) -> None:
@@ -89,6 +107,37 @@ def test_a_large_batch_takes_an_empty_preallocated_file_and_makes_it_longer(
     write(log, frame_of(2 * FILE_BYTES))
     assert list_wal_files(disk, "wal") == [1]
     assert len(replay_shard(disk, "wal", start=START).files[0].runs) == 1
+
+
+def test_the_first_write_to_a_block_writes_all_of_it_and_no_other_writes_more_than_its_own(
+    disk: HostileDisk, written: list[tuple[int, int]]
+) -> None:
+    disk.make_dir("wal")
+    log = WalLog(disk, "wal", file_bytes=2 * BLOCK_BYTES + 1_000, next_frame=1)
+    written.clear()
+    frames = [bytes([n]) * size for n, size in enumerate((1_000, 1_000, 3_000, 3_192, 500, 500), 1)]
+    for frame in frames:
+        write(log, frame)
+    first, second, end = BLOCK_BYTES, 2 * BLOCK_BYTES, 2 * BLOCK_BYTES + 1_000
+    assert written == [
+        (0, first),
+        (1_000, 2_000),
+        (2_000, second),
+        (5_000, second),
+        (second, end),
+        (second + 500, end),
+    ]
+    assert disk.read("wal/" + paths.wal_file_name(1)) == b"".join(frames)
+
+
+def test_a_file_that_is_ended_gets_no_zeros_behind_its_end(
+    disk: HostileDisk, written: list[tuple[int, int]]
+) -> None:
+    log = open_log(disk)
+    log.end_file()
+    written.clear()
+    write(log, b"x" * 100)
+    assert written == [(0, 100)]
 
 
 def test_rotation_takes_the_spare_file(disk: HostileDisk) -> None:
