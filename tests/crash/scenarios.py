@@ -1,9 +1,14 @@
 """The scripted workloads: together they go through every operation that touches a disk."""
 
+import itertools
+from itertools import islice
 from random import Random
 from typing import NamedTuple
 
+import msgspec
+
 from topics.config import ServerConfig
+from topics.limits import KIB
 from topics.testing.workload import (
     TOPIC_CONFIGS,
     Append,
@@ -34,6 +39,11 @@ def tiny(wal_shards: int) -> ServerConfig:
     )
 
 
+def tiny_in_flood(wal_shards: int) -> ServerConfig:
+    """Return a config in which a few records are a flood for a checkpoint."""
+    return msgspec.structs.replace(tiny(wal_shards), checkpoint_bytes=2 * KIB)
+
+
 class Scenario(NamedTuple):
     """A workload, and how many cut points it has at least: a sweep cannot shrink unseen."""
 
@@ -47,10 +57,17 @@ def _create(*topics: str) -> list[Operation]:
 
 
 _N = Numbering()
+_PLAIN = itertools.count(10_000)
 
 
 def _append(topic: str, count: int = 1, *, pad: int = 0, tag: str | None = None) -> Append:
     return Append(topic, _N.take(count), count, tag=tag, pad=pad)
+
+
+def _alike(topic: str, count: int) -> list[Operation]:
+    """Append records one by one whose frames all have one size: three of them fill a WAL file."""
+    plain = islice((n for n in _PLAIN if n % 5 and n % 7), count)
+    return [Append(topic, n, pad=1_100) for n in plain]
 
 
 def _keyed(topic: str) -> Append:
@@ -244,4 +261,20 @@ SCENARIOS = [
     ),
     *(Scenario(f"random workload {seed}", _random(seed, 24), 90) for seed in range(4)),
 ]  # fmt: skip
+FLOOD = Scenario(
+    "flood",
+    [
+        *_create("sure", "fast"),
+        *(
+            operation
+            for _ in range(2)
+            for operation in (
+                *_alike("fast", 7), *_work("snapshot"),
+                *_alike("fast", 4), *_work("spare"), *_alike("fast", 2), *_work("checkpoint"),
+                *_alike("fast", 3), *_work("spare"), *_alike("fast", 2), _append("sure"),
+            )
+        ),
+    ],
+    150,
+)  # fmt: skip
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

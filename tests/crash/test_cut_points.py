@@ -4,9 +4,13 @@ Promises under test: oracles 1 to 5 of the fault notes, repeats that stay repeat
 crash that changes nothing.
 """
 
-import pytest
-from tests.crash.scenarios import SCENARIOS, Scenario, tiny
+from collections.abc import Callable
 
+import pytest
+from tests.crash.scenarios import FLOOD, SCENARIOS, Scenario, tiny, tiny_in_flood
+
+from topics.engine.engine import Engine
+from topics.testing.crash_recorder import RecordingFile
 from topics.testing.crash_sweep import KILL, crash_everywhere, record
 
 SHARDS = (1, 2)
@@ -23,6 +27,30 @@ def test_a_crash_at_any_call_keeps_every_promise(scenario: Scenario, wal_shards:
     assert len(cut_points) >= scenario.cut_points_min, "the sweep has shrunk"
     crashes = crash_everywhere(config, cut_points, SEEDS, label=scenario.name)
     print(f"{scenario.name}, {wal_shards} shards: {crashes} crashes")  # noqa: T201 - shown by -rP
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("wal_shards", SHARDS)
+def test_a_crash_at_any_call_in_a_flood_keeps_every_promise(
+    wal_shards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    for name in ("clear", "write_past_cache"):
+        monkeypatch.setattr(RecordingFile, name, _noted(getattr(RecordingFile, name), calls))
+    monkeypatch.setattr(Engine, "is_behind", True)  # a real one needs more than can be swept
+    config = tiny_in_flood(wal_shards)
+    cut_points = record(config, FLOOD.operations)
+    assert len(cut_points) >= FLOOD.cut_points_min, "the sweep has shrunk"
+    assert min(calls.count("clear"), calls.count("write_past_cache")) >= 2
+    crash_everywhere(config, cut_points, SEEDS, label=FLOOD.name)
+
+
+def _noted(call: Callable[..., None], calls: list[str]) -> Callable[..., None]:
+    def noted(*arguments: object) -> None:
+        calls.append(call.__name__)
+        call(*arguments)
+
+    return noted
 
 
 @pytest.mark.crash

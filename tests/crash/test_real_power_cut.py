@@ -13,7 +13,8 @@ from topics.testing.power_image import PowerImage, why_not
 
 CYCLES = 3
 PIECE_BYTES = 64 * 1024
-PIECES = 100
+FEW_PIECES, MANY_PIECES = 2, 100
+"""What says where few pieces lie stands in the inode, that of many has blocks of its own."""
 
 
 @pytest.fixture
@@ -31,14 +32,15 @@ def test_a_power_cut_takes_nothing_that_was_synced(directory: str) -> None:
 
 
 @pytest.mark.crash
+@pytest.mark.parametrize("pieces", [FEW_PIECES, MANY_PIECES])
 @pytest.mark.parametrize("has_journal", [True, False])
 def test_a_file_that_was_cleared_is_cleared_after_a_power_cut(
-    directory: str, *, has_journal: bool
+    directory: str, *, has_journal: bool, pieces: int
 ) -> None:
     with PowerImage(directory, has_journal=has_journal) as image:
         image.mount()
         disk = LocalDisk(f"{image.root}/data")
-        content = bytearray(write_scattered(disk, "file"))
+        content = bytearray(write_scattered(disk, "file", pieces))
 
         with closing(disk.open("file")) as file:
             assert local_disk._zero_range(file._fd, len(content))
@@ -58,10 +60,10 @@ def test_a_file_that_was_cleared_is_cleared_after_a_power_cut(
         assert disk.read("file") == bytes(PIECE_BYTES // 2) + content[:PIECE_BYTES] + bytes(rest)
 
 
-def write_scattered(disk: LocalDisk, path: str) -> bytes:
-    """Write a file whose pieces lie apart on the device: it takes many notes to clear it."""
+def write_scattered(disk: LocalDisk, path: str, pieces: int) -> bytes:
+    """Write a file whose pieces lie apart on the device: it takes as many notes to clear it."""
     with closing(disk.create(path)) as file, closing(disk.create("between")) as between:
-        for number in range(PIECES):
+        for number in range(pieces):
             file.write_at(number * PIECE_BYTES, [os.urandom(PIECE_BYTES)])
             file.sync_data()
             between.write_at(number * 4096, [os.urandom(4096)])

@@ -128,9 +128,11 @@ class LocalFile:
     def clear(self) -> None:
         with _os_errors_of(self._path):
             size = os.fstat(self._fd).st_size
-            if size and not _zero_range(self._fd, size):
+            if not _zero_range(self._fd, size):
                 self._write_zeros(0, size)
-            # All of it, not only the data: older kernels keep what they noted of a file there.
+            # A file with another time is synced as a whole, on older kernels and without a journal
+            # too: what was noted of it is not among its data.
+            os.utime(self._fd)
             os.fsync(self._fd)
 
     def _write_zeros(self, offset: int, end: int) -> None:

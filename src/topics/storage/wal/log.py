@@ -30,7 +30,7 @@ JOINED_BYTES_MAX = 4096
 Measured: half a microsecond of the 14 that a lone write takes without its sync.
 """
 BLOCK_BYTES = 4096
-"""What a file system reads and writes at a time, everywhere."""
+"""What a kernel keeps of a file at a time, most often: where it is more, some reads remain."""
 
 
 class Position(NamedTuple):
