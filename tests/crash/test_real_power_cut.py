@@ -60,6 +60,26 @@ def test_a_file_that_was_cleared_is_cleared_after_a_power_cut(
         assert disk.read("file") == bytes(PIECE_BYTES // 2) + content[:PIECE_BYTES] + bytes(rest)
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_what_was_synced_in_a_reserved_file_is_there_after_a_power_cut(
+    directory: str, *, has_journal: bool
+) -> None:
+    with PowerImage(directory, has_journal=has_journal) as image:
+        image.mount()
+        disk = LocalDisk(f"{image.root}/data")
+        content = os.urandom(PIECE_BYTES)
+        with closing(disk.create("file")) as file:
+            file.allocate(3 * PIECE_BYTES)
+            file.sync_data()
+            disk.sync_dir("")
+            file.write_at(PIECE_BYTES, [content])
+            file.sync_data()
+            file.write_at(2 * PIECE_BYTES, [content])
+        image.lose_memory()
+        assert disk.read("file") == bytes(PIECE_BYTES) + content + bytes(PIECE_BYTES)
+
+
 def write_scattered(disk: LocalDisk, path: str, pieces: int) -> bytes:
     """Write a file whose pieces lie apart on the device: it takes as many notes to clear it."""
     with closing(disk.create(path)) as file, closing(disk.create("between")) as between:
