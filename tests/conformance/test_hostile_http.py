@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import re
 import socket
 import struct
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.api import Api, fresh, ok, open_client, refused
+from tests.conformance.api import TRANSPORTS, Api, fresh, ok, open_client, refused
 from tests.conformance.raw_http import (
     connect,
     exchange,
@@ -19,6 +20,7 @@ from tests.conformance.raw_http import (
     send_all,
 )
 
+from topics.api.routes import ROUTES, Route
 from topics.testing.server_process import ServerProcess
 
 SETTINGS = {
@@ -30,6 +32,12 @@ SETTINGS = {
 }
 HOST = b"Host: localhost\r\n"
 JSON = b"Content-Type: application/json\r\n"
+TAKES_JSON = [
+    route
+    for route in ROUTES
+    if route.method in ("POST", "PUT")
+    and not {":pin", ":upload", ":backup"} & set(route.path.split("/"))
+]
 GET = b"GET /v0/health HTTP/1.1\r\n"
 POST = b"POST /v0/topics/hostile HTTP/1.1\r\n" + HOST + JSON
 BODY = b'{"records":[{"data":1}]}'
@@ -381,6 +389,23 @@ def test_half_a_body_and_an_end_write_nothing(server: ServerProcess) -> None:
     with open_client(server.url) as client:
         ok(client.get("/v0/health"))
         refused(client.get(f"/v0/topics/{topic.decode()}"), 404, "topic_not_found")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("depth", [1_000, 200_000])
+@pytest.mark.parametrize("route", TAKES_JSON, ids=lambda route: route.label)
+def test_a_body_that_is_nested_too_deep_is_refused(
+    server: ServerProcess, route: Route, depth: int, transport: str
+) -> None:
+    with open_client(server.url, transport=transport) as client:
+        topic = fresh("deep")
+        ok(client.put(f"/v0/topics/{topic}", json={"type": "queue"}), 201)
+        path = re.sub(":[a-z]+", topic, route.path)
+        body = b'{"records":[{"data":1}],"deep":%b%b}' % (b"[" * depth, b"]" * depth)
+        headers = {"Content-Type": "application/json"}
+        answer = client.request(route.method, path, content=body, headers=headers)
+        refused(answer, 400, "invalid_request")
+        assert ok(client.get(f"/v0/topics/{topic}"))["count"] == 0
 
 
 def test_many_resets_harm_nobody(server: ServerProcess) -> None:

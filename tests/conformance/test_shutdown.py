@@ -116,6 +116,34 @@ def test_what_was_acknowledged_during_a_stop_is_there(own: ServerProcess) -> Non
         assert found == sorted(set(found))
 
 
+HEAD = (
+    b"POST /v0/topics/t HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("sent", [HEAD[:30], HEAD, HEAD + b" " * 1_000])
+def test_whoever_is_still_sending_is_told_of_the_stop(own: ServerProcess, sent: bytes) -> None:
+    with own, socket.create_connection(("127.0.0.1", own.port), timeout=10) as sending:
+        sending.sendall(sent)
+        time.sleep(0.2)  # nothing on our side tells when it arrived
+        own.send_signal(signal.SIGTERM)
+        answer = b""
+        while not answer:  # as a client that looks for an answer between two parts
+            sending.sendall(b" ")
+            with contextlib.suppress(BlockingIOError):
+                answer = sending.recv(65_536, socket.MSG_DONTWAIT)
+            time.sleep(0.005)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"shutting_down" in answer
+        assert b"\r\nRetry-After: " in answer
+        assert sending.recv(1) == b""
+        sending.close()
+        start_s = time.monotonic()
+        assert own.wait() == 0
+        assert time.monotonic() - start_s < 2
+
+
 def test_a_half_sent_request_does_not_hold_the_stop(own: ServerProcess) -> None:
     with own, socket.create_connection(("127.0.0.1", own.port)) as half:
         half.sendall(

@@ -131,10 +131,14 @@ def test_a_bad_operation_is_an_error_and_the_connection_goes_on(
     assert socket.next_of("pong")["request_id"] == "still there"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "1", '"x"'])
+DEEP = '{"op":"ping","deep":' + "[" * 3_000 + "]" * 3_000 + "}"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '"x"', DEEP])
 def test_text_that_is_no_operation_is_an_error(socket: Socket, text: str) -> None:
     socket.connection.send(text)
-    assert socket.next()["op"] == "error"
+    error = socket.next()
+    assert (error["op"], error["code"]) == ("error", "invalid_request")
 
 
 def test_bytes_are_answered_or_refused(socket: Socket) -> None:

@@ -16,7 +16,7 @@ from topics.aio import AsyncLog
 from topics.api.append import answer_gathered, gather
 from topics.api.auth import Caller, Keyring
 from topics.api.body import decode_body
-from topics.api.connection import Connection
+from topics.api.connection import STOPPING, Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
@@ -342,7 +342,7 @@ class App:
             self._early_streams[exchange] = None
             return False
         if exchange.route.needs_log and self.stopping:
-            raise Closed("the server is stopping: try again soon")
+            raise Closed(STOPPING)
         if exchange.route.needs_log and self.log is None:
             raise NotReady(self.replay_progress)
         if not exchange.caller.is_anonymous:
@@ -407,8 +407,7 @@ class App:
         deadline_s = self.clock.monotonic_s() + self.config.drain_ms / 1000
         while self.clock.monotonic_s() < deadline_s:
             for connection in list(self.connections):
-                if connection.is_idle:
-                    connection.end()
+                connection.wind_up(Closed(STOPPING))
             if not self.connections and not self._has_streams:
                 return
             await asyncio.sleep(0.01)

@@ -4,6 +4,8 @@ from typing import Protocol
 
 from topics.errors import TopicsError
 
+STOPPING = "the server is stopping: try again soon"
+
 
 class Connection(Protocol):
     """One socket, as the sweep of timeouts and the drain see it."""
@@ -35,6 +37,9 @@ class Connection(Protocol):
 
     def end(self) -> None:
         """Close when everything written is sent."""
+
+    def wind_up(self, reason: TopicsError) -> None:
+        """End if nothing is under way; a request that is only half here is refused before."""
 
     def abort(self) -> None: ...
 

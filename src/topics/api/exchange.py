@@ -150,6 +150,8 @@ class Exchange:
             return self._decode_whole(decoder)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RequestError(f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise RequestError("the body is nested too deep") from None
 
     def _decode_whole(self, decoder: Callable[[bytes | bytearray], T]) -> T:
         """Read it once more with 5.0 as 5: to JSON Schema, and to some clients, they are one."""

@@ -31,6 +31,8 @@ MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
 MAX_HELD_BYTES = 2 * MAX_WATCH_HEAD_BYTES
 """Read behind a request that waits; more stays in the kernel."""
+LINGER_S = 1.0
+"""So long a server that stops waits for a peer to read its refusal: most are quicker."""
 REGULAR_AFTER = 8
 """So many plain writes in a row, each answered in its turn, make a regular."""
 HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -578,6 +580,17 @@ class Http1Connection(asyncio.Protocol):
         self._leave()
         if self._transport is not None:
             self._transport.close()
+
+    def wind_up(self, reason: TopicsError) -> None:
+        if not self.is_idle:
+            return
+        if self._lingers:
+            if self._app.clock.monotonic_s() - self.since_s > LINGER_S:
+                self.end()
+        elif self._head is not None or self._buffer:
+            self._refuse(reason)
+        else:
+            self.end()
 
     def abort(self) -> None:
         self._leave()

@@ -424,6 +424,12 @@ class Http2Connection(asyncio.Protocol):
         """Say good-bye, and close when everything written is sent."""
         self._go_away(_Errors.NO_ERROR)
 
+    def wind_up(self, reason: TopicsError) -> None:
+        for stream in list(self._reading.values()):
+            self._refuse(stream, reason)
+        if self.is_idle:
+            self.end()
+
     def _go_away(self, code: _Errors) -> None:
         if self._h2.state_machine.state != h2.connection.ConnectionState.CLOSED:
             self._h2.close_connection(code)

@@ -15,13 +15,13 @@ from typing import Protocol
 from topics.aio import AsyncLog
 from topics.api.app import App
 from topics.api.auth import Keyring
-from topics.api.connection import Connection
+from topics.api.connection import STOPPING, Connection
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.api.saved_watches import load_watches
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig
-from topics.errors import ConfigError, RequestTimeout, TopicsError
+from topics.errors import Closed, ConfigError, RequestTimeout, TopicsError
 from topics.storage.disk.disk import Disk
 
 SWEEP_S = 0.25
@@ -105,6 +105,8 @@ class Server:
         app = self.app
 
         def progress(share: float) -> None:
+            if app.stopping:
+                raise Closed(STOPPING)  # what a replay leaves half done, the next one does again
             app.replay_progress = share
 
         log = await AsyncLog.open(config=self._config, disk=self._disk, progress=progress)
@@ -205,12 +207,18 @@ async def serve(
         opening = asyncio.ensure_future(server.open_log())
         waiting = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
-        await opening
-        server.request_log.event("ready", url=server.url, topics=len(server.app.engine.registry))
-        on_ready(server)
-        await waiting
-        if see_off is not None:
-            await see_off()
+        if waiting.done():
+            server.app.stopping = True
+            with contextlib.suppress(Closed):
+                await opening
+        else:
+            await opening
+            topics = len(server.app.engine.registry)
+            server.request_log.event("ready", url=server.url, topics=topics)
+            on_ready(server)
+            await waiting
+            if see_off is not None:
+                await see_off()
         on_stopping(server)
         server.request_log.event("stopping", connections=len(server.app.connections))
     except TopicsError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from topics.api.auth import Caller
+from topics.api.connection import STOPPING
 from topics.api.error_response import describe_error
 from topics.api.watch import build_watcher, describe_places
 from topics.engine.partitions import Spread
@@ -69,7 +70,7 @@ class WebSocketOps:
             if handler is None:
                 raise RequestError(f"op must be one of {', '.join(self._handlers)}")  # noqa: TRY301
             if self._app.stopping:
-                raise Closed("the server is stopping: try again soon")  # noqa: TRY301
+                raise Closed(STOPPING)  # noqa: TRY301
             return handler(op, raw)
         except TopicsError as error:
             self._fail(asked, error)
@@ -227,6 +228,8 @@ def _decode(decoder: Callable[[bytes], T], raw: bytes) -> T:
         return decoder(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestError(f"a message is a JSON object with an op: {error}") from None
+    except RecursionError:
+        raise RequestError("the message is nested too deep") from None
 
 
 def _encode_id(op: Asked | ClientOp) -> bytes | None:

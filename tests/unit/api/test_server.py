@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Self
@@ -12,6 +13,7 @@ from typing import Self
 import pytest
 from tests.unit.api.wire import HEALTH, Answer, answers, post
 
+from topics.aio import AsyncLog
 from topics.api.auth import parse_keys
 from topics.api.server import Server, check_exposure, is_loopback, serve
 from topics.config import ServerConfig
@@ -245,6 +247,33 @@ def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signal
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
     assert seen[0].startswith("http://127.0.0.1:")
     assert [json.loads(line)["event"] for line in seen[1:]] == ["ready", "stopping"]
+
+
+def test_a_signal_ends_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    async def open_log(*, progress: Callable[[float], None], **_: object) -> None:
+        def replay() -> None:
+            for _ in range(1_000):  # it would take ten seconds
+                progress(0.5)
+                time.sleep(0.01)
+
+        await asyncio.get_running_loop().run_in_executor(None, replay)
+        raise AssertionError("nobody has stopped the replay")
+
+    monkeypatch.setattr(AsyncLog, "open", open_log)
+
+    async def main() -> None:
+        await serve(
+            ServerConfig(data_dir=str(tmp_path), port=0),
+            parse_keys(""),
+            write_log=seen.append,
+            on_listening=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+            on_ready=lambda _: pytest.fail("it was never ready"),
+        )
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
+    assert [json.loads(line)["event"] for line in seen] == ["stopping"]
 
 
 def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
