@@ -155,6 +155,7 @@ def test_a_bad_delay_is_refused(api: Api, delay_ms: object) -> None:
     [
         ("claim", {}),
         ("claim", {"node": ""}),
+        ("claim", {"node": "é" * 65}),
         ("claim", {"node": 1}),
         ("claim", {"node": "w", "max": "all"}),
         ("claim", {"node": "w", "max": -1}),
@@ -172,6 +173,15 @@ def test_a_bad_request_is_refused(api: Api, verb: str, body: Reply) -> None:
     topic = new_queue(api, 1)
     refused(api.post(f"topics/{topic}/{verb}", body), 400, "invalid_request")
     assert counts(api, topic) == (1, 0, 0)
+
+
+def test_a_worker_has_a_name_like_any_node(api: Api) -> None:
+    topic = new_queue(api, 1)
+    for node in ("", "é" * 65):
+        answer = api.client.get(f"/v0/topics/{topic}/work", params={"node": node}, headers=ACCEPT)
+        refused(answer, 400, "invalid_request")
+    assert claim(api, topic, "é" * 64)
+    assert call(api, topic, "ack", node="é" * 64, seqs=[1])["acked"] == 1
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])

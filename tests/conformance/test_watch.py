@@ -275,6 +275,8 @@ def test_a_bad_id_harms_nobody(http1: Api, streams: httpx.Client, last_id: str) 
         {"topics": {"x": {"tail": True}}, "heartbeat_ms": "often"},
         {"topics": {"x": {"tail": True}}, "limit": -1},
         {"topics": {"x": {"tail": True}}, "match": 1},
+        {"topics": {"x": {"tail": True}}, "match": "m" * 70_000},
+        {"topics": {"x": {"tail": True}}, "node": ["n" * 100] * 700},
     ],
 )
 def test_a_bad_watch_is_refused(api: Api, body: Reply) -> None:

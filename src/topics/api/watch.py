@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from topics.api.app import App
 
 _DECODE = msgspec.json.Decoder(WatchBody).decode
+MAX_FILTER_BYTES = 64 * 1024
+"""Of what a watch filters by: it is kept as long as the watch lives."""
 
 
 def create(app: "App", exchange: Exchange) -> None:
@@ -73,6 +75,8 @@ def build_watcher(
         raise RequestError(f"topics must name 1 to {limit} topics or patterns")
     for name in starts:
         _check_name(caller, name)
+    if len(msgspec.json.encode((options.node, options.match))) > MAX_FILTER_BYTES:
+        raise RequestError(f"node and match of a watch may have {MAX_FILTER_BYTES} bytes together")
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
     watcher = _new_watcher(app, starts, options, frame_format=frame_format)
     _add_patterns(app, watcher, patterns)

@@ -14,7 +14,7 @@ from topics.api.sse import EventStream, check_accepts
 from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import job_frame
-from topics.errors import NotAQueue, RequestError, TopicsError
+from topics.errors import NotAQueue, TopicsError
 from topics.model.queues import Claimed, ClaimRequest
 from topics.storage.wal.group_commit import Commitment
 
@@ -31,11 +31,10 @@ def stream(app: "App", exchange: Exchange) -> None:
         raise NotAQueue(topic.name)
     check_accepts(exchange)
     node = exchange.head.parameters().get("node", "")
-    if not node:
-        raise RequestError("node must name the worker")
     jobs_max = exchange.number("max", default=1, low=1, high=app.config.max_claim)
     lease_ms = exchange.number("lease_ms", default=0, low=1, high=2**53) or None
     request = ClaimRequest(node=node, max=jobs_max, lease_ms=lease_ms)
+    request = app.engine.check_claim(topic, request)
     Worker(app, topic, topic.queue, request).connect(exchange)
 
 

@@ -78,6 +78,8 @@ class Queues:
         """Refuse a claim that cannot be served, and clamp it: before it waits for others."""
         _queue_of(topic)
         _check_node(request.node)
+        if len(request.node.encode()) > self._config.max_node_bytes:  # a lease keeps it
+            raise RequestError(f"node may have {self._config.max_node_bytes} bytes")
         if request.max < 1:
             raise RequestError("max must be 1 or more")
         lease_ms = None if request.lease_ms is None else _clamped(request.lease_ms)
