@@ -596,7 +596,9 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
             wait_ms=request.wait_ms,
         )
 
-    async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: object = None
+    ) -> Deleted:
         parsed = None if match is None else parse_match(match)
         engine = self.log.engine
         found = engine.topic(topic)

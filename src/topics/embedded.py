@@ -239,7 +239,7 @@ class Log(HandlesFace, Closing):
             wait_ms=request.wait_ms,
         )
 
-    def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+    def delete(self, topic: str, *, before_seq: int | None = None, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""
         parsed = None if match is None else parse_match(match)
         return self.engine.delete_records(

@@ -99,6 +99,18 @@ def test_deletes_answer_what_is_left(log: AnyLog) -> None:
     assert log.state(name).earliest_seq == 6
 
 
+def test_a_delete_tells_a_given_0_from_none(log: AnyLog) -> None:
+    name = fresh()
+    log.append(name, [{"data": n, "tag": f"t:{n % 2}"} for n in range(10)])
+    assert log.delete(name, before_seq=0).deleted == 0
+    assert log.delete(name, before_seq=0, match="t:0").deleted == 0
+    for bad in ({}, {"before_seq": -1}, {"before_seq": -1, "match": "t:0"}):
+        with pytest.raises(errors.RequestError):
+            log.delete(name, **bad)
+    assert log.state(name).count == 10
+    assert log.delete(name, match="t:0").deleted == 5
+
+
 def test_jobs_go_through_the_hands_of_workers(log: AnyLog) -> None:
     name = fresh("q")
     log.create(name, type="queue", lease_ms=60_000)

@@ -27,6 +27,7 @@ def delete(api: Api, topic: str, **body: object) -> Reply:
     [
         ({"before_seq": 3}, [3, 4, 5]),
         ({"before_seq": 1}, [1, 2, 3, 4, 5]),
+        ({"before_seq": 0}, [1, 2, 3, 4, 5]),
         ({"before_seq": 1000}, []),
         ({"match": "a:1"}, [2, 3, 5]),
         ({"match": ["tag", "Eq", "b:1"]}, [1, 2, 4, 5]),
@@ -34,6 +35,9 @@ def delete(api: Api, topic: str, **body: object) -> Reply:
         ({"match": ["tag", "Glob", "*"]}, [5]),
         ({"match": "nothing"}, [1, 2, 3, 4, 5]),
         ({"match": "a:1", "before_seq": 4}, [2, 3, 4, 5]),
+        ({"match": "a:1", "before_seq": 0}, [1, 2, 3, 4, 5]),
+        ({"match": ["tag", "Glob", "*"], "before_seq": 0}, [1, 2, 3, 4, 5]),
+        ({"match": "a:1", "before_seq": None}, [2, 3, 5]),
     ],
 )
 def test_what_was_named_is_gone_in_silence(
@@ -66,6 +70,8 @@ def test_a_delete_touches_only_what_is_there(api: Api, tagged: str) -> None:
     [
         {},
         {"before_seq": -1},
+        {"before_seq": -1, "match": "x"},
+        {"before_seq": None},
         {"before_seq": "3"},
         {"before_seq": None, "match": None},
         {"match": 1},
@@ -82,7 +88,7 @@ def test_a_delete_touches_only_what_is_there(api: Api, tagged: str) -> None:
 )
 def test_a_bad_delete_is_refused_and_deletes_nothing(api: Api, body: Reply) -> None:
     topic = fresh()
-    api.append(topic, 1)
+    api.append_records(topic, [{"data": 1, "tag": "x"}])
     refused(api.post(f"topics/{topic}/delete", body), 400, "invalid_request")
     assert api.state(topic)["count"] == 1
 

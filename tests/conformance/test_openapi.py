@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
-from tests.conformance.api import Api
+from tests.conformance.api import Api, fresh
 
 from topics.testing.server_process import ServerProcess
 
@@ -70,6 +71,30 @@ def test_the_page_needs_no_network(api: Api) -> None:
     for attribute in ("src", "href"):
         assert f'{attribute}="http' not in response.text
         assert f'{attribute}="//' not in response.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"before_seq": 0}, 200),
+        ({"before_seq": 0, "match": "x"}, 200),
+        ({"before_seq": None, "match": "x"}, 200),
+        ({"match": "x"}, 200),
+        ({}, 400),
+        ({"before_seq": None}, 400),
+        ({"before_seq": -1}, 400),
+        ({"before_seq": -1, "match": "x"}, 400),
+    ],
+)
+def test_a_delete_is_described_as_it_is_taken(api: Api, body: dict[str, Any], status: int) -> None:
+    topic = fresh()
+    api.append(topic, 1)
+    document = api.client.get("/openapi.json").json()
+    takes = document["paths"]["/v0/topics/{topic}/delete"]["post"]["requestBody"]
+    schema = takes["content"]["application/json"]["schema"] | {"components": document["components"]}
+    fits = jsonschema_rs.Draft202012Validator(schema).is_valid(body)
+    answer = api.post(f"topics/{topic}/delete", body)
+    assert (fits, answer.status_code) == (status == 200, status)
 
 
 def is_beyond_a_schema(case: "schemathesis.Case[Any]") -> bool:

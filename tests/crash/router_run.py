@@ -211,7 +211,7 @@ class RouterRun:
             hit = {n for seq, n in numbers.items() if seq < op.count}
         known.going = hit
         match = None if op.tag is None else ["tag", "Eq", op.tag]
-        self.log.delete(op.name, before_seq=op.count, match=match)
+        self.log.delete(op.name, before_seq=op.count or None, match=match)
         known.gone.setdefault(op.name, set()).update(hit)
         known.going = set()
 

@@ -103,6 +103,18 @@ def test_a_delete_is_awaited_and_visible(tmp_path: Path) -> None:
     run_with_log(tmp_path, scenario)
 
 
+def test_an_awaited_delete_tells_a_given_0_from_none(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.append("d", [{"data": n, "tag": "t"} for n in range(3)])
+        assert (await log.delete("d", before_seq=0)).deleted == 0
+        assert (await log.delete("d", before_seq=0, match="t")).deleted == 0
+        with pytest.raises(RequestError, match="needs before_seq, match, or both"):
+            await log.delete("d")
+        assert (await log.delete("d", match="t")).deleted == 3
+
+    run_with_log(tmp_path, scenario)
+
+
 def test_a_read_between_two_times_is_that_of_the_plain_face(tmp_path: Path) -> None:
     async def scenario(log: AsyncLog) -> None:
         await log.append("a", [{"data": 1}])

@@ -282,13 +282,34 @@ def test_the_number_of_topics_and_bytes_is_bounded(disk: HostileDisk) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{}, {"before_seq": -1}, {"match": 7}, {"match": ["tag", "Glob", "a*b"]}]
+    ("bad", "message"),
+    [
+        ({}, "needs before_seq, match, or both"),
+        ({"before_seq": -1}, "before_seq must be 0 or more"),
+        ({"before_seq": -1, "match": "x"}, "before_seq must be 0 or more"),
+        ({"match": 7}, "match must be a tag"),
+        ({"match": ["tag", "Glob", "a*b"]}, "one trailing star"),
+    ],
 )
-def test_a_delete_must_say_what(log: Log, bad: dict[str, Any]) -> None:
-    log.append("a", [{"data": 1}])
-    with pytest.raises(RequestError):
+def test_a_delete_must_say_what(log: Log, bad: dict[str, Any], message: str) -> None:
+    log.append("a", [{"data": 1, "tag": "x"}])
+    with pytest.raises(RequestError, match=message):
         log.delete("a", **bad)
     assert data_of(log, "a") == [1]
+
+
+@pytest.mark.parametrize("match", [None, "x", ["tag", "Glob", "*"]])
+def test_nothing_lies_before_a_given_0(log: Log, match: object) -> None:
+    log.append("a", [{"data": n, "tag": "x"} for n in range(3)])
+    deleted = log.delete("a", before_seq=0, match=match)
+    assert (deleted.deleted, deleted.earliest_seq, deleted.count) == (0, 1, 3)
+    assert data_of(log, "a") == [0, 1, 2]
+
+
+def test_a_delete_by_tag_without_a_seq_has_no_bound(log: Log) -> None:
+    log.append("a", [{"data": n, "tag": "xy"[n % 2]} for n in range(6)])
+    assert log.delete("a", match="x").deleted == 3
+    assert data_of(log, "a") == [1, 3, 5]
 
 
 @pytest.mark.parametrize("bad", [{"from_seq": -1}, {"limit": -1}, {"max_batch_bytes": -1}])

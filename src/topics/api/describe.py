@@ -132,7 +132,7 @@ _DELETE = Annotated[
     Meta(
         extra_json_schema={
             "anyOf": [
-                {"required": ["before_seq"], "properties": {"before_seq": {"minimum": 1}}},
+                {"required": ["before_seq"], "properties": {"before_seq": {"type": "integer"}}},
                 {"required": ["match"], "properties": {"match": {"type": ["string", "array"]}}},
             ]
         }

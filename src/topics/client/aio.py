@@ -206,7 +206,9 @@ class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace, AsyncClosing
         steps = follow(Watching(wanted), patience, clock=self._clock, random=self._random)
         return AsyncWatch(steps, self._transport, timeout_s=settings.timeout_s)
 
-    async def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+    async def delete(
+        self, topic: str, *, before_seq: int | None = None, match: object = None
+    ) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""
         return await self._call(calls.delete(topic, before_seq=before_seq, match=match))
 

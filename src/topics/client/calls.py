@@ -152,8 +152,8 @@ def diff(  # noqa: PLR0913 - one argument a field of the contract
     )
 
 
-def delete(topic: str, *, before_seq: int, match: object) -> Call[Deleted]:
-    fields = {"before_seq": before_seq or None, "match": match}
+def delete(topic: str, *, before_seq: int | None, match: object) -> Call[Deleted]:
+    fields = {"before_seq": before_seq, "match": match}
     request = post(topic_path(topic, "/delete"), fields)
     return Call(request=request, decode=replies.read_deleted_records, repeatable=True, name=topic)
 

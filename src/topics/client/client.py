@@ -205,7 +205,7 @@ class Topics(GroupsFace, BulkFace, HandlesFace, Closing):
         steps = follow(Watching(wanted), patience, clock=self._clock, random=self._random)
         return Watch(steps, self._transport, timeout_s=settings.timeout_s)
 
-    def delete(self, topic: str, *, before_seq: int = 0, match: object = None) -> Deleted:
+    def delete(self, topic: str, *, before_seq: int | None = None, match: object = None) -> Deleted:
         """Delete records for good: below a seq, by tag, or both."""
         return self._call(calls.delete(topic, before_seq=before_seq, match=match))
 

@@ -649,15 +649,17 @@ class Engine:
         self,
         topic: Topic,
         *,
-        before_seq: int,
+        before_seq: int | None,
         match: tuple[str, str] | None,
         waiter: Waiter | None = None,
     ) -> tuple[Shard, Deletion]:
         self._check_open()
-        if not before_seq and match is None:
+        if before_seq is None and match is None:
             raise RequestError("a delete needs before_seq, match, or both")
-        if before_seq < 0:
-            raise RequestError("before_seq must be 1 or more")
+        if before_seq is not None and before_seq < 0:
+            raise RequestError("before_seq must be 0 or more")
+        # In a frame 0 is no bound. Nothing lies before 0 nor before 1: a given 0 is written as 1.
+        bound = 0 if before_seq is None else max(before_seq, 1)
         shard = self.shard_of(topic)
         with shard.lock:
             if topic.deleted:
@@ -665,12 +667,12 @@ class Engine:
             self.registry.expire(topic)
             # What is queued belongs to the past of this delete.
             finished = shard.commit.flush()
-            ticket = submit_delete(shard, topic, before_seq=before_seq, match=match, waiter=waiter)
+            ticket = submit_delete(shard, topic, before_seq=bound, match=match, waiter=waiter)
         shard.commit.wake(finished)
         return shard, ticket
 
     def delete_records(
-        self, topic: Topic, *, before_seq: int = 0, match: tuple[str, str] | None = None
+        self, topic: Topic, *, before_seq: int | None = None, match: tuple[str, str] | None = None
     ) -> Deleted:
         """Delete records for good; return when the delete is durable and visible."""
         shard, ticket = self.submit_delete(topic, before_seq=before_seq, match=match)

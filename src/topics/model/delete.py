@@ -9,11 +9,12 @@ from topics.model.performance import Performance
 class DeleteBody(Struct, frozen=True, kw_only=True):
     """The body of a delete: one of the two, or both."""
 
-    before_seq: Seq = 0
+    before_seq: Seq | None = None
     match: Match | None = None
 
     def __post_init__(self) -> None:
-        check_seq("before_seq", self.before_seq)
+        if self.before_seq is not None:
+            check_seq("before_seq", self.before_seq)
 
 
 class Deleted(Struct, frozen=True, kw_only=True):

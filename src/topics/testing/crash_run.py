@@ -239,7 +239,9 @@ class CrashRun:
             return
         now_ms = self.clock.now_ms()
         self.history.begin(delete.topic, lambda version: version and version.delete(delete, now_ms))
-        deleted = self.log.delete(delete.topic, before_seq=delete.before_seq, match=delete.match())
+        deleted = self.log.delete(
+            delete.topic, before_seq=delete.before_seq or None, match=delete.match()
+        )
         expected = len(model.expired(now_ms).live) - len(model.delete(delete, now_ms).live)
         if deleted.deleted != expected:
             raise Violation(f"{delete} deleted {deleted.deleted} records, not {expected}")

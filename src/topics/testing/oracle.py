@@ -183,13 +183,13 @@ class OracleTopic:
         self.enforce_caps()
         return OracleAppend(first_seq, len(records))
 
-    def delete(self, *, before_seq: int, match: tuple[str, str] | None, now_ms: int) -> int:
+    def delete(self, *, before_seq: int | None, match: tuple[str, str] | None, now_ms: int) -> int:
         """Delete what there is; return how many records went."""
         self.expire(now_ms)
         gone = [
             record.seq
             for record in self.live.values()
-            if record.matches(match) and (not before_seq or record.seq < before_seq)
+            if record.matches(match) and (before_seq is None or record.seq < before_seq)
         ]
         for seq in gone:
             del self.live[seq]

@@ -76,7 +76,7 @@ class Drop(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Delete records below a seq, by tag (a trailing star makes it a prefix), or both."""
+    """Delete records below a seq (0: no bound), by tag (a trailing star: a prefix), or both."""
 
     topic: str
     before_seq: int = 0

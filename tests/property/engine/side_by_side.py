@@ -137,7 +137,7 @@ class SideBySide:
         self._note_class(topic)
         self.check_floors(topic)
 
-    def delete(self, topic: str, *, before_seq: int = 0, match: Match = None) -> None:
+    def delete(self, topic: str, *, before_seq: int | None = None, match: Match = None) -> None:
         deleted = self.log.delete(topic, before_seq=before_seq, match=wire_match(match))
         oracle = self.oracles[topic]
         count = oracle.delete(before_seq=before_seq, match=match, now_ms=self.now_ms)

@@ -68,13 +68,13 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(topic=topics, match=matches(), within=st.none() | st.floats(0, 1.1))
     def delete_match(self, topic: str, match: tuple[str, str], within: float | None) -> None:
         if topic in self.both.oracles:
-            before_seq = 0 if within is None else 1 + self._seq(topic, within)
+            before_seq = None if within is None else self._bound(topic, within)
             self.both.delete(topic, before_seq=before_seq, match=match)
 
     @rule(topic=topics, place=st.floats(0, 1.2))
     def delete_below(self, topic: str, place: float) -> None:
         if topic in self.both.oracles:
-            self.both.delete(topic, before_seq=1 + self._seq(topic, place))
+            self.both.delete(topic, before_seq=self._bound(topic, place))
 
     @rule(topic=topics)
     def drop(self, topic: str) -> None:
@@ -139,6 +139,10 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _seq(self, topic: str, place: float) -> int:
         return round(place * self.both.oracles[topic].head_seq)
+
+    def _bound(self, topic: str, place: float) -> int:
+        """Return where a delete ends: from 0, before everything, to beyond the head."""
+        return round(place * (1 + self.both.oracles[topic].head_seq))
 
     def _check_floors(self) -> None:
         for topic in self.both.oracles:

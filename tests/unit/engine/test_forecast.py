@@ -34,7 +34,7 @@ class Turn:
         request = AckRequest(node="w", seqs=list(seqs))
         self._note(self._engine.submit_ack(self._topic, request)[1])
 
-    def delete(self, *, tag: str | None = None, before_seq: int = 0) -> None:
+    def delete(self, *, tag: str | None = None, before_seq: int | None = None) -> None:
         match = None if tag is None else ("Eq", tag)
         _, ticket = self._engine.submit_delete(self._topic, before_seq=before_seq, match=match)
         self._note(ticket)

@@ -126,6 +126,18 @@ def test_deleted_records_of_an_ephemeral_topic_are_not_announced_as_lost(
     assert (gap_of(page), page.next_from_seq) == (None, 5)
 
 
+@pytest.mark.parametrize("match", [None, "x"])
+def test_a_delete_before_0_deletes_nothing_in_a_replay_either(
+    place: Place, match: str | None
+) -> None:
+    place.log.create("a", durability="fsync")
+    place.fill("a", 5, tag="x")
+    assert place.log.delete("a", before_seq=0, match=match).deleted == 0
+    place.kill()
+    page = place.log.diff("a")
+    assert (gap_of(page), seqs_of(page)) == (None, [1, 2, 3, 4, 5])
+
+
 def test_a_topic_that_becomes_durable_keeps_its_head_though_nothing_is_left(place: Place) -> None:
     place.log.create("a", durability="ephemeral")
     place.fill("a", 3)
