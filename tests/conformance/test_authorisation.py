@@ -1,7 +1,7 @@
 """The matrix: every route, every set of scopes, every place a name can stand in.
 
 What is expected comes from one table: a route needs scopes, and every name in its path, query,
-body or cursor must begin with a prefix of the key.
+body or cursor must begin with a prefix of the key. No route of the server may be missing from it.
 """
 
 import json
@@ -14,6 +14,7 @@ from tests.conformance.api import TRANSPORTS, Api, Reply, ok, open_client, refus
 from tests.conformance.sse_client import ACCEPT
 from websockets.sync.client import connect
 
+from topics.api import routes
 from topics.testing.server_process import ServerProcess
 
 SCOPES = {
@@ -27,18 +28,24 @@ SCOPES = {
 OWNER = "owner-key-000000000000"
 SPELLED = {"r": "read", "w": "w", "d": "delete", "a": "a", "rw": "rw", "all": ""}
 KEYS = ",".join(
-    [OWNER, *(f"key-{name}-000000000000:{scopes}:in.|in2." for name, scopes in SPELLED.items())]
+    [
+        OWNER,
+        *(f"key-{name}-000000000000:{scopes}:in.|in2." for name, scopes in SPELLED.items()),
+        *(f"wide-{name}-000000000000:{scopes}" for name, scopes in SPELLED.items()),
+    ]
 )
 
 
 class Route(NamedTuple):
-    """A request with `{a}` and `{b}` where names stand."""
+    """A request with `{a}` and `{b}` where names stand; a path without a slash is below `/v0`."""
 
     method: str
     path: str
     needs: set[str]
     body: str | None = None
     names: int = 1
+    is_narrow: bool = True
+    """Whether a key with prefixes may ever."""
 
 
 ROUTES = [
@@ -57,6 +64,9 @@ ROUTES = [
     Route("POST", "watch", {"read"}, '{"topics":{"{a}":{"tail":true}}}'),
     Route("POST", "watch", {"read"}, '{"topics":{"{a}":{"tail":true},"{b}":{"tail":true}}}', 2),
     Route("POST", "watch", {"read"}, '{"topics":{"{a}*":{"tail":true}}}'),
+    Route("GET", "watch/none", {"read"}, None, 0),
+    Route("GET", "ws", set(), None, 0),
+    Route("POST", "tickets", set(), "{}", 0),
     Route("POST", "topics/{a}/claim", {"read", "write"}, '{"node":"w"}'),
     Route("POST", "topics/{a}/ack", {"write"}, '{"node":"w","seqs":[1]}'),
     Route("POST", "topics/{a}/nack", {"write"}, '{"node":"w","seqs":[1]}'),
@@ -71,11 +81,55 @@ ROUTES = [
     Route("POST", "uploads", {"admin", "write"}, '{"topic":"{a}"}'),
     Route("POST", "uploads/none/attach", {"admin", "write"}, '{"segments":[]}', 0),
     Route("DELETE", "uploads/none", {"admin", "write"}, None, 0),
+    Route("GET", "groups/{a}", {"read"}),
+    Route("DELETE", "groups/{a}", {"admin"}),
+    Route("POST", "groups/{a}/join", {"read"}, '{"member":"m","topics":["{b}"]}', 2),
+    Route("POST", "groups/{a}/heartbeat", {"read"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/leave", {"read"}, '{"member":"m"}'),
+    Route("POST", "groups/{a}/commit", {"read"}, '{"offsets":{"{b}":{"0":0}}}', 2),
+    Route("POST", "groups/{a}/poll", {"read"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/seek", {"admin"}, '{"to":"latest","topics":{"{b}":null}}', 2),
+    Route("POST", "backups/none", {"admin"}, "{}", 0, is_narrow=False),
     Route("GET", "topics", {"read"}, None, 0),
     Route("GET", "routers", {"read"}, None, 0),
+    Route("GET", "groups", {"read"}, None, 0),
     Route("GET", "metrics", {"read"}, None, 0),
+    Route("GET", "/console/data/overview", {"read"}, None, 0),
+    Route("GET", "/console/data/history?topic={a}", {"read"}),
+    Route("GET", "/console/data/history?group={a}", {"read"}),
+    Route("POST", "/console/resend/{a}", {"read", "write"}, '{"seq":1}'),
 ]
+OPEN = {
+    **dict.fromkeys(
+        ("GET /v0/health", "GET /healthz", "GET /v0/ready", "GET /readyz"),
+        "probes have no key, unless `probe_auth` asks for one: test_auth",
+    ),
+    **dict.fromkeys(
+        ("GET /openapi.json", "GET /docs", "GET /console/static/:file"),
+        "the same for everybody, and says nothing of what is stored",
+    ),
+    **dict.fromkeys(
+        ("GET /console/login", "POST /console/login", "POST /console/logout"),
+        "how a browser comes to have a key, and gives it back: test_console",
+    ),
+    **dict.fromkeys(
+        (
+            "GET /",
+            "GET /console/topics/:topic",
+            "GET /console/queues",
+            "GET /console/groups",
+            "GET /console/routers",
+            "GET /console/storage",
+            "GET /console/latency",
+            "GET /console/pipeline",
+        ),
+        "pages answer with the way to sign in, and with pages that refuse: test_console",
+    ),
+}
+"""Routes that are not in the matrix, and why."""
 INSIDE, OUTSIDE = "in.q", "out.q"
+CLOSED_GROUP = "in.closed"
+"""A group with an allowed name that has a topic outside."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -84,6 +138,9 @@ def prepared(server: ServerProcess) -> None:
     with open_client(server.url, key=OWNER) as client:
         for name in (INSIDE, OUTSIDE, "in2.other"):
             ok(client.put(f"/v0/topics/{name}", json={"type": "queue"}), 201)
+        for group, topic in ((INSIDE, "in2.log"), (OUTSIDE, "out.log"), (CLOSED_GROUP, "out.log")):
+            client.put(f"/v0/topics/{topic}", json={})
+            ok(client.post(f"/v0/groups/{group}/commit", json={"offsets": {topic: {"0": 0}}}))
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
@@ -92,16 +149,22 @@ def transport(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def send(client: httpx.Client, route: Route, a: str, b: str) -> int:
-    def filled(text: str) -> str:
-        return text.replace("{a}", a).replace("{b}", b)
+def filled(text: str, a: str, b: str) -> str:
+    return text.replace("{a}", a).replace("{b}", b)
 
+
+def target_of(route: Route, a: str, b: str) -> str:
+    path = filled(route.path, a, b)
+    return path if path.startswith("/") else f"/v0/{path}"
+
+
+def send(client: httpx.Client, route: Route, a: str, b: str) -> int:
     headers = {} if route.body is None else {"Content-Type": "application/json"}
-    if "/work" in route.path:
+    if "/work" in route.path or "watch/" in route.path:
         headers |= ACCEPT
-    body = None if route.body is None else filled(route.body)
+    body = None if route.body is None else filled(route.body, a, b)
     request = client.build_request(
-        route.method, f"/v0/{filled(route.path)}", content=body, headers=headers
+        route.method, target_of(route, a, b), content=body, headers=headers
     )
     response = client.send(request, stream=True)
     try:
@@ -122,7 +185,7 @@ def name_of(route: Route) -> str:
 
 def places(route: Route) -> Iterator[tuple[str, str, bool]]:
     """Yield the two names and whether both are inside of the prefix."""
-    yield INSIDE, "in2.other", True
+    yield INSIDE, "in2.other", route.is_narrow
     if route.names:
         yield OUTSIDE, "in2.other", False
     if route.names == 2:
@@ -143,6 +206,63 @@ def test_a_key_may_do_what_its_scopes_and_prefixes_say(
                 assert status < 500
             else:
                 assert status == 403, (a, b)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=name_of)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_key_without_prefixes_may_use_every_name(
+    server: ServerProcess, scope: str, route: Route
+) -> None:
+    with open_client(server.url, key=f"wide-{scope}-000000000000") as client:
+        for a, b, _ in places(route):
+            status = send(client, route, a, b)
+            if route.needs <= SCOPES[scope]:
+                assert status not in {401, 403}
+                assert status < 500
+            else:
+                assert status == 403, (a, b)
+
+
+def routes_in_the_matrix() -> set[str]:
+    """Return the labels of the routes that the requests of the matrix find in the server."""
+    found = set()
+    for route in ROUTES:
+        path = target_of(route, INSIDE, "in2.other").partition("?")[0]
+        found.add(routes.find_route(route.method, path)[0].label)
+    return found
+
+
+def test_no_route_is_missing_from_the_matrix() -> None:
+    there = {route.label: route for route in (*routes.ROUTES, *routes.PAGES)}
+    tried = routes_in_the_matrix()
+    assert tried.isdisjoint(OPEN), "an exception that is none"
+    assert tried | OPEN.keys() == there.keys(), "a route is new, or gone: change the matrix"
+    assert not [label for label in OPEN if there[label].scopes], "what has a scope has to be tried"
+    for label in OPEN:
+        route = there[label]
+        assert route.is_open or route.is_probe or route.is_page, f"{label} needs a key: try it"
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if "groups/" in r.path], ids=name_of)
+def test_a_group_with_a_topic_outside_is_closed(server: ServerProcess, route: Route) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        assert send(client, route, CLOSED_GROUP, "in2.log") == 403
+        assert ok(owner.get(f"/v0/groups/{CLOSED_GROUP}"))["group"] == CLOSED_GROUP
+        groups = ok(client.get("/v0/groups"))["groups"]
+        assert CLOSED_GROUP not in [group["group"] for group in groups]
+
+
+def test_a_watch_is_for_the_key_that_made_it(server: ServerProcess) -> None:
+    """A ticket stands for its key, once, and opens no more than that key does."""
+    with key_client(server, "r") as reader, open_client(server.url) as nobody:
+        body = {"topics": {INSIDE: {"tail": True}}}
+        url = ok(reader.post("/v0/watch", json=body))["stream_url"]
+        for scope, status, code in (("all", 401, "unauthorized"), ("w", 403, "forbidden")):
+            with key_client(server, scope) as other:
+                refused(other.get(url, headers=ACCEPT), status, code)
+                given = {"ticket": ok(other.post("/v0/tickets", json={}), 201)["ticket"]}
+            refused(nobody.get(url, params=given, headers=ACCEPT), status, code)
+            refused(nobody.get(url, params=given, headers=ACCEPT), 401, "unauthorized")
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=name_of)
