@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
-from tests.crash.watch_reader import Reader, Stream, View, require
+from tests.crash.watch_reader import Counters, Reader, Stream, View, require
 
 from topics.api.auth import parse_keys
 from topics.api.saved_watches import SavedWatch, load_watches, save_places, save_watches
@@ -97,13 +97,6 @@ class Cut(NamedTuple):
     known: Known
     readers: dict[str, Reader]
     now_ms: int
-
-
-class Counters:
-    """Nobody looks at these."""
-
-    records_delivered = 0
-    tombstones = 0
 
 
 class WatchRun:
@@ -292,14 +285,14 @@ class WatchRun:
         self.serve()
         return seqs
 
-    def delete(self, topic: str, tag: str, *, before_seq: int = 0) -> None:
+    def delete(self, topic: str, tag: str, *, before_seq: int | None = None) -> None:
         life = self.known.lives[topic][-1]
         life.going = {
             n
             for seq, n in life.acked.items()
-            if self.known.tags[n] == tag and (not before_seq or seq < before_seq)
+            if self.known.tags[n] == tag and (before_seq is None or seq < before_seq)
         }
-        self.log.delete(topic, match=["tag", "Eq", tag], before_seq=before_seq or None)
+        self.log.delete(topic, match=["tag", "Eq", tag], before_seq=before_seq)
         life.gone |= life.going
         life.going = set()
         self.serve()

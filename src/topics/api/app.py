@@ -404,10 +404,11 @@ class App:
         self.open_early_streams()  # they are told so
         for stop in list(self.on_stop):
             stop()
+        reason = Closed(STOPPING)
         deadline_s = self.clock.monotonic_s() + self.config.drain_ms / 1000
         while self.clock.monotonic_s() < deadline_s:
             for connection in list(self.connections):
-                connection.wind_up(Closed(STOPPING))
+                connection.wind_up(reason)
             if not self.connections and not self._has_streams:
                 return
             await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.engine.test_watch import Counters
+from tests.crash.watch_reader import Counters
 
 from topics.config import ServerConfig
 from topics.embedded import Log

@@ -4,12 +4,12 @@ A model follows what was written, deleted and filtered. The watcher's client tak
 as it likes, loses what was on its way when it disconnects, and resumes from the last id it got.
 """
 
-from collections import deque
 from typing import Any
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.crash.watch_reader import Counters, Line
 
 from topics.config import ServerConfig
 from topics.embedded import Log
@@ -27,33 +27,6 @@ from topics.testing.manual_clock import ManualClock
 TOPICS = ("a", "b")
 BUFFER_BYTES = 600
 WANTED_TAG = "x"
-
-
-class Line:
-    """The bytes between a watcher and its client: nothing arrives before it is taken."""
-
-    def __init__(self) -> None:
-        self.frames: deque[bytes] = deque()
-
-    def write(self, data: bytes, /) -> None:
-        self.frames.append(data)
-
-    def offer(self, data: bytes, limit_bytes: int, /) -> bool:
-        if self.buffered_bytes > limit_bytes:
-            return False
-        self.write(data)
-        return True
-
-    @property
-    def buffered_bytes(self) -> int:
-        return sum(map(len, self.frames))
-
-
-class Counters:
-    """Nobody looks at these."""
-
-    records_delivered = 0
-    tombstones = 0
 
 
 class Client:
