@@ -76,6 +76,6 @@ run: setup ## server, console and pipeline on http://127.0.0.1:4000, data in ./t
 	$(BIN)/topics up
 
 clean: ## remove what was built, the venv and caches; data directories stay
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/topics.egg-info
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
 	rm -f src/topics/kernel/*.so src/topics/kernel/_native.c
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
 """Spark Connect as the page says: a server of the cluster on loopback, a write and a read by it.
 
-What `topics[connect]` brings beside `topics[spark]` is installed for the time of this run where it
-is missing.
+What `topics-log[connect]` brings beside `topics-log[spark]` is installed for the time of this run
+where it is missing.
 """
 
 import os

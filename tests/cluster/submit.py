@@ -55,9 +55,9 @@ def _shipped(folder: Path, cluster: Standalone, places: dict[str, str]) -> str:
     assert alone != submit
     code, said = run_lines(alone, folder, cluster.environment)
     assert code != 0, f"executors found the package: {said}"
-    assert "a Spark worker cannot run topics: install topics[spark]" in said, said
+    assert "a Spark worker cannot run topics: install topics-log[spark]" in said, said
     assert "ModuleNotFoundError: No module named 'topics'" in said, said
-    install = here(install, {"topics[executor]": f"{_wheel(folder)}[executor]"})
+    install = here(install, {"topics-log[executor]": f"{_wheel(folder)}[executor]"})
     code, said = run_lines(f"{install}\n{submit}", folder, cluster.environment)
     assert (code, f"{RECORDS} orders" in said) == (0, True), said + last_words(folder)
     packed = (folder / "env.tar.gz").stat().st_size >> 20
@@ -68,5 +68,5 @@ def _wheel(folder: Path) -> Path:
     """Build what the index would have."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True)
-    (wheel,) = folder.glob("topics-*.whl")
+    (wheel,) = folder.glob("topics_log-*.whl")
     return wheel

@@ -45,7 +45,7 @@ def test_the_file_is_one_that_can_be_run(topics_server: ForkedServer) -> None:
 @pytest.mark.slow
 @needs_java
 def test_every_reading_is_in_the_lake_once(topics_server: ForkedServer, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics[spark]")
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics-log[spark]")
     url, lake = topics_server.url, tmp_path / "lake"
     with Program("iot/ingest.py", "--sensors", "10", "--seconds", "0.5", url=url) as ingest:
         sent = int(ingest.expect(r"sent (\d+) records")[1])

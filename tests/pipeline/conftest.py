@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics[spark]")
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics-log[spark]")
     if shutil.which("java") is None:
         pytest.skip("there is no Java on this machine, which Spark needs")
     from topics.pipeline import build_session  # noqa: PLC0415 - needs pyspark, checked above

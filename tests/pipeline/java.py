@@ -7,5 +7,5 @@ import pytest
 
 needs_java = pytest.mark.skipif(
     shutil.which("java") is None or importlib.util.find_spec("pyspark") is None,
-    reason="Spark is not here: it needs Java, and pip install topics[spark]",
+    reason="Spark is not here: it needs Java, and pip install topics-log[spark]",
 )

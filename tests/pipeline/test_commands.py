@@ -117,7 +117,7 @@ def test_without_pyspark_a_command_says_what_to_install(command: list[str], tmp_
     lake = str(tmp_path / "lake")
     done = run("pipeline", *command, code=WITHOUT_PYSPARK, TOPICS_LAKE=lake)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install topics[spark]" in done.stderr
+    assert "pip install topics-log[spark]" in done.stderr
 
 
 def test_a_plan_needs_neither_java_nor_pyspark(tmp_path: Path) -> None:

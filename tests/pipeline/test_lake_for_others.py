@@ -20,8 +20,8 @@ from topics.pipeline.lake.query import QueryOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("deltalake", reason="pip install topics[delta]")
-pytest.importorskip("pyiceberg", reason="pip install topics[iceberg]")
+pytest.importorskip("deltalake", reason="pip install topics-log[delta]")
+pytest.importorskip("pyiceberg", reason="pip install topics-log[iceberg]")
 FORMATS = [TableFormat("delta"), TableFormat("iceberg")]
 SETTINGS = {"TOPICS_SEGMENT_MAX_EVENTS": "10"}
 

@@ -18,9 +18,9 @@ from topics.pipeline.lake.log import LakeLog, table_dir
 from topics.pipeline.lake.publish import check_format, publish
 from topics.testing.manual_clock import ManualClock
 
-pytest.importorskip("deltalake", reason="pip install topics[delta]")
-pytest.importorskip("pyiceberg", reason="pip install topics[iceberg]")
-pytest.importorskip("pyspark", reason="pip install topics[spark]")
+pytest.importorskip("deltalake", reason="pip install topics-log[delta]")
+pytest.importorskip("pyiceberg", reason="pip install topics-log[iceberg]")
+pytest.importorskip("pyspark", reason="pip install topics-log[spark]")
 
 FORMATS = ("delta", "iceberg")
 TABLE = "shop:orders 1"

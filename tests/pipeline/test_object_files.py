@@ -13,7 +13,7 @@ import topics
 from topics.errors import DiskFailed, FileMissing, OptionError
 from topics.pipeline.options import SourceOptions, parse_source_options
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics[spark]")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics-log[spark]")
 pytest.importorskip("pyarrow._s3fs", reason="this pyarrow was built without S3")
 
 from topics.pipeline.object_files import ObjectDisk

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics[spark]")
+pytest.importorskip("pyspark", reason="pyspark is not installed: pip install topics-log[spark]")
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 

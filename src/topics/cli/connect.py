@@ -42,7 +42,8 @@ def connect(url: str | None, context: str | None, *, patience_s: float | None = 
         from topics.client import Topics  # noqa: PLC0415 - an extra: its lack is explained
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"the client is not installed ({missing.name}): run pip install 'topics[client,cli]'"
+            f"the client is not installed ({missing.name}): "
+            "run pip install 'topics-log[client,cli]'"
         ) from missing
     if url is not None and context is not None:
         raise ConfigError("give --url or --context, not both")

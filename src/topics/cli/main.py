@@ -37,7 +37,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     except ModuleNotFoundError as missing:
         if missing.name not in ("typer", "rich"):
             raise
-        _fail("the command line is not installed: run pip install 'topics[cli]'", code=ERROR)
+        _fail("the command line is not installed: run pip install 'topics-log[cli]'", code=ERROR)
     try:
         app(args=arguments)
     finally:

@@ -70,7 +70,8 @@ def run_plan(
         from topics.pipeline.explain import explain  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"the pipeline is not installed ({missing.name}): run pip install 'topics[spark,cli]'"
+            f"the pipeline is not installed ({missing.name}): "
+            "run pip install 'topics-log[spark,cli]'"
         ) from missing
     people = for_people(as_json=as_json)
     for job in explain(_load(file, url, lake)):

@@ -45,7 +45,8 @@ def serve_until_stopped(
         from topics.api.server import serve  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"the server is not installed ({missing.name}): run pip install 'topics[server,cli]'"
+            f"the server is not installed ({missing.name}): "
+            "run pip install 'topics-log[server,cli]'"
         ) from missing
     # Taken out of the environment: no child process and no dump of it shows the keys.
     keyring = parse_keys(os.environ.pop("TOPICS_API_KEYS", ""))

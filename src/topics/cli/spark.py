@@ -35,7 +35,8 @@ def check_installed() -> None:
         from topics.pipeline.session import check_spark  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as missing:
         raise ConfigError(
-            f"the pipeline is not installed ({missing.name}): run pip install 'topics[spark,cli]'"
+            f"the pipeline is not installed ({missing.name}): "
+            "run pip install 'topics-log[spark,cli]'"
         ) from missing
     check_spark()
 

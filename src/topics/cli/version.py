@@ -1,13 +1,12 @@
 """`topics version`: what runs here."""
 
 import platform
-from importlib.metadata import version
 from typing import Annotated
 
 import msgspec
 import typer
 
-from topics import kernel
+from topics import __version__, kernel
 
 
 def show_version(
@@ -16,7 +15,7 @@ def show_version(
 ) -> None:
     """Show the version, the Python, and which kernel runs: native or pure."""
     facts = {
-        "version": version("topics"),
+        "version": __version__,
         "python": platform.python_version(),
         "python_implementation": platform.python_implementation(),
         "kernel": kernel.IMPLEMENTATION,

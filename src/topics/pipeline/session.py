@@ -64,7 +64,7 @@ def _check_pyspark() -> None:
         import pyarrow  # noqa: F401, ICN001, PLC0415 - is it there?
         import pyspark  # noqa: PLC0415 - is it there?
     except ImportError as error:
-        raise ConfigError(f"{error.name} is missing: pip install topics[spark]") from None
+        raise ConfigError(f"{error.name} is missing: pip install topics-log[spark]") from None
     major_minor = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if major_minor < (4, 3):
         raise ConfigError(f"pyspark is {pyspark.__version__}, topics needs 4.3: upgrade it")
@@ -115,8 +115,9 @@ def _check_worker(spark: "SparkSession") -> None:
         python, version = context.parallelize([0], 1).map(probe).collect()[0]
     except (PySparkException, Py4JJavaError, OSError) as error:
         raise ConfigError(
-            "a Spark worker cannot run topics: install topics[spark] for the Python that workers "
-            f"use, and set PYSPARK_PYTHON to it (here {sys.executable}): {_reason(str(error))}"
+            "a Spark worker cannot run topics: install topics-log[spark] for the Python that "
+            "workers use, and set PYSPARK_PYTHON to it "
+            f"(here {sys.executable}): {_reason(str(error))}"
         ) from error
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     if (python, version) != (ours, topics.__version__):

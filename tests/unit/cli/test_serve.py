@@ -35,7 +35,7 @@ def test_a_missing_extra_is_named(run: "Run", monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "httptools", None)
     outcome = run("serve")
     assert outcome.code == exit_codes.USAGE
-    assert "pip install 'topics[server,cli]'" in outcome.err
+    assert "pip install 'topics-log[server,cli]'" in outcome.err
     assert "httptools" in outcome.err
 
 

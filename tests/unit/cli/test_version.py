@@ -48,7 +48,7 @@ def test_a_missing_extra_is_explained() -> None:
     assert done.returncode == exit_codes.ERROR
     assert done.stdout == ""
     assert done.stderr == (
-        "topics: the command line is not installed: run pip install 'topics[cli]'\n"
+        "topics: the command line is not installed: run pip install 'topics-log[cli]'\n"
     )
 
 

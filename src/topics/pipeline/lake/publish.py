@@ -67,7 +67,7 @@ def check_format(wanted: TableFormat) -> None:
     package = _PACKAGES.get(wanted.name)
     if package is not None and find_spec(package) is None:
         raise OptionError(
-            f"tables in {wanted.name} need {package}: run pip install 'topics[{wanted.name}]'"
+            f"tables in {wanted.name} need {package}: run pip install 'topics-log[{wanted.name}]'"
         )
     if wanted.catalog is not None and wanted.name != "iceberg":
         raise OptionError(f"a catalog goes with iceberg; tables in {wanted.name} have none")
