@@ -1,10 +1,11 @@
 # The one task runner. `make` alone lists what it can do.
 BIN := .venv/bin
 STAMP := .venv/.installed
+DIST ?= dist
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
 .DEFAULT_GOAL := help
-.PHONY: help setup pins format check test crash load planted torture torture-pipeline cluster bench bench-engine bench-pipeline docs run clean
+.PHONY: help setup pins format check test crash load planted torture torture-pipeline cluster bench bench-engine bench-pipeline docs dist run clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -71,6 +72,14 @@ bench-pipeline: setup ## Spark over topics beside Spark over files, as ratios in
 docs: setup ## build the site into ./site; a warning is an error
 	$(BIN)/pip install --quiet --requirement requirements/docs.txt
 	$(BIN)/mkdocs build --strict # not --quiet: then no warning is counted
+
+dist: setup ## build the sdist, and from it the wheel with the compiled kernel, into ./dist; with the pinned tools of .venv
+	rm -rf src/*.egg-info $(DIST)/topics_log-*
+	$(BIN)/uv build --quiet --offline --no-build-isolation --python $(BIN)/python --out-dir $(DIST) .
+	@rm -rf src/*.egg-info # on the path of a developer, where it would pass for an installation
+	@$(BIN)/python -m zipfile --list $(DIST)/topics_log-*.whl | grep --quiet 'topics/kernel/_native.*\.so' \
+		|| { echo "the wheel has no native kernel: is there a C compiler?" >&2; exit 1; }
+	@ls $(DIST)/topics_log-*
 
 run: setup ## server, console and pipeline on http://127.0.0.1:4000, data in ./topics-data and ./topics-lake; Ctrl-C stops it
 	$(BIN)/topics up
