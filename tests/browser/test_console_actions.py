@@ -2,7 +2,7 @@
 
 import httpx
 from tests.browser.chromium import Page
-from tests.browser.sights import append, click, make_queue, text_of
+from tests.browser.sights import append, click, make_queue, post, text_of
 
 from topics.testing.server_process import ServerProcess
 
@@ -64,7 +64,15 @@ def test_a_redrive_that_cannot_be_says_why(
     tab: Page, console: ServerProcess, client: httpx.Client
 ) -> None:
     make_queue(client, "lost", jobs=1, dead=0)
-    append(client, "lost.dead", 1, meta={"$dead_letter_from": "nowhere"})
+    config = {"type": "queue", "max_deliveries": 1, "dead_letter": "lost.dead"}
+    client.put("/v0/topics/nowhere", json=config).raise_for_status()
+    client.put("/v0/topics/lost.dead", json={}).raise_for_status()
+    append(client, "nowhere", 1)
+    for _ in range(2):  # the second claim finds it worn out
+        post(client, "topics/nowhere/claim", {"node": "w"})
+        post(client, "topics/nowhere/nack", {"node": "w", "seqs": [1]})
+    assert post(client, "topics/lost.dead/diff", {"wait_ms": 10_000})["records"]
+    client.delete("/v0/topics/nowhere").raise_for_status()
     tab.open(f"{console.url}/console/queues")
     tab.wait_for("!!document.querySelector('[data-redrive=\"lost.dead\"]')")
     click(tab, '[data-redrive="lost.dead"]')

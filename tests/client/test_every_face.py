@@ -261,10 +261,24 @@ def test_a_read_between_two_times_ends_with_its_window(log: AnyLog) -> None:
     assert log.diff(name, until_ts=ts).until_reached
 
 
+def test_nobody_writes_a_dead_letter_but_the_log_itself(log: AnyLog) -> None:
+    for meta in ({"$dead_letter_from": "jobs"}, {"a": 1, "$dead_letter_meta": {}}):
+        with pytest.raises(errors.RequestError, match="only the server writes those"):
+            log.append(fresh(), [{"data": 1, "meta": meta}])
+
+
 def test_dead_letters_go_back_to_their_queue_oldest_first(log: AnyLog) -> None:
     queue, dead = fresh("q"), fresh("dead")
-    log.create(queue, type="queue")
-    log.append(dead, [{"data": n, "meta": {"$dead_letter_from": queue}} for n in range(3)])
+    log.create(dead)
+    log.create(queue, type="queue", max_deliveries=1, dead_letter=dead)
+    log.append(queue, [{"data": n} for n in range(3)])
+    log.nack(queue, [job.seq for job in log.claim(queue, node="w", max=3).jobs], node="w")
+    assert log.claim(queue, node="w").jobs == []  # none may be delivered again
+    seen = 0
+    while seen < 3:
+        page = log.diff(dead, from_seq=seen, wait_ms=10_000)
+        assert page.count
+        seen = page.next_from_seq
     one = log.redrive(dead, max=1)
     assert (one.moved, one.queues, one.left, one.stopped) == (1, {queue: 1}, 2, None)
     assert log.redrive(dead, to=queue).moved == 2

@@ -187,7 +187,8 @@ async def resend(app: "App", exchange: Exchange) -> None:
     if seq not in found:
         raise RequestError(f"there is no record {seq} in this topic any more")
     record = msgspec.json.decode(found[seq], type=Record)
-    write = build_write([_fields_of(record)], app.config)
+    # Of this very topic: a dead letter may say again which queue it comes from.
+    write = build_write([_fields_of(record)], app.config, dead_letters=True)
     appended = await log.run(lambda: engine.append(topic, write))
     exchange.reply_json({"topic": topic.name, "seq": appended.first_seq})
 

@@ -60,9 +60,16 @@ class _Envelope(Struct, frozen=True, kw_only=True):
 
 
 def read_write(
-    body: bytes | bytearray | memoryview, limits: Limits, *, keyed: bool = False
+    body: bytes | bytearray | memoryview,
+    limits: Limits,
+    *,
+    keyed: bool = False,
+    dead_letters: bool = False,
 ) -> Write:
-    """Read a JSON body `{"records": […], …}` in one pass; `keyed` is for partitions."""
+    """Read a JSON body `{"records": […], …}` in one pass; `keyed` is for partitions.
+
+    `dead_letters` is for the server's own writes: only they may say which queue a record died in.
+    """
     batch = parse_batch(
         body,
         max_records=limits.max_batch_records,
@@ -71,6 +78,7 @@ def read_write(
         max_tag_bytes=limits.max_tag_bytes,
         max_node_bytes=limits.max_node_bytes,
         keyed=keyed,
+        dead_letters=dead_letters,
     )
     if not batch.envelope:
         return Write(batch=batch, options=NO_OPTIONS, config={})
@@ -123,6 +131,7 @@ def build_write(
     producer_seq: int | None = None,
     create: bool = True,
     keyed: bool = False,
+    dead_letters: bool = False,
 ) -> Write:
     """Make a write from Python values."""
     options = WriteOptions(
@@ -132,7 +141,8 @@ def build_write(
         create=create,
     )
     check_options(options)
-    write = read_write(encode_write(records, node=node), limits, keyed=keyed)
+    body = encode_write(records, node=node)
+    write = read_write(body, limits, keyed=keyed, dead_letters=dead_letters)
     return msgspec.structs.replace(write, options=options)
 
 

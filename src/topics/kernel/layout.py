@@ -64,6 +64,8 @@ U64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 JSON_DEPTH_MAX: Final = 256
 META_KEYS_MAX: Final = 64
 KEY_BYTES_MAX: Final = 256
+DEAD_LETTER_KEYS: Final = "$dead_letter_"
+"""How keys of a meta begin that only the server writes: a redrive goes by them."""
 NO_HASH: Final = U64_MAX
 """In `Batch.hashes`: a record with neither key nor tag."""
 SEGMENT_ENTRIES_MAX: Final = U32_MAX // FRAME_OVERHEAD_BYTES

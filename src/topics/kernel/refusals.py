@@ -51,6 +51,7 @@ TAG_NOT_TEXT: Final = 34
 NODE_NOT_TEXT: Final = 35
 TIME_STEPS_BACK: Final = 36
 SEGMENT_TOO_WIDE: Final = 37
+META_OF_SERVER: Final = 38
 
 _JSON = "the body is not valid JSON at byte {where}: "
 _RECORD = "record {where}: "
@@ -87,6 +88,10 @@ _MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
     META_NOT_AN_OBJECT: (RequestError, _RECORD + "'meta' must be an object or null"),
     META_TOO_MANY_KEYS: (RequestError, _RECORD + "'meta' has more than {limit} keys: drop some"),
     META_TOO_LONG: (RequestError, _RECORD + "'meta' is longer than {limit} bytes: shorten it"),
+    META_OF_SERVER: (
+        RequestError,
+        _RECORD + "'meta' has a key that begins with $dead_letter_: only the server writes those",
+    ),
     RECORD_TOO_LARGE: (
         RecordTooLarge,
         _RECORD + "'data' and 'meta' are longer than {limit} bytes: split the record",

@@ -27,10 +27,15 @@ class Built(NamedTuple):
 
 
 def build_segment(
-    records: Sequence[Mapping[str, Any]], *, topic_id: int, first_seq: int, ts: int
+    records: Sequence[Mapping[str, Any]],
+    *,
+    topic_id: int,
+    first_seq: int,
+    ts: int,
+    dead_letters: bool = False,
 ) -> Built:
     """Make one segment of records that all have one time."""
-    batch = build_write(records, ServerConfig()).batch
+    batch = build_write(records, ServerConfig(), dead_letters=dead_letters).batch
     stamp_batch(batch, topic_id=topic_id, first_seq=first_seq, ts=ts, flags=0)
     data, idx = frames_to_segment([(batch.frames, batch.idx, 0, batch.count)], base=0)
     return describe(data, idx, first_seq=first_seq, last_seq=first_seq + batch.count - 1)

@@ -99,7 +99,12 @@ def hostile(server: ServerProcess) -> Iterator[None]:
         api.put_router("evil->copy", source="evil", dest="copy", filter=EVIL)
         api.create("jobs", type="queue")
         api.append("jobs", [record] * 9)
-        api.append("dead", [{"data": EVIL, "meta": {"$dead_letter_from": "jobs" + EVIL}}])
+        api.create("dead")
+        api.create("dying", type="queue", max_deliveries=1, dead_letter="dead")
+        api.append("dying", [record])
+        api.nack("dying", [job.seq for job in api.claim("dying", node="w").jobs], node="w")
+        assert api.claim("dying", node="w").jobs == []
+        assert api.diff("dead", wait_ms=10_000).count == 1
         api.join("readers", member=EVIL, topics=["evil"], session_ms=300_000)
         api.commit("idle", {"evil": {0: 1}})
         yield

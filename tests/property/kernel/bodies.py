@@ -20,7 +20,7 @@ from hypothesis.strategies import (
 )
 from tests.property.kernel.frames import Record
 
-LIMITS = {
+LIMITS: dict[str, Any] = {
     "max_records": 50,
     "max_record_bytes": 4096,
     "max_meta_bytes": 512,

@@ -21,6 +21,7 @@ from tests.property.kernel.bodies import (
     Body,
     bodies,
     parse_strictly,
+    quoted,
     raw_json,
 )
 from tests.property.kernel.frames import FLAG_OPEN, edits, harm, idx_entry, wal_frame
@@ -141,6 +142,28 @@ def test_a_name_decodes_to_the_same_bytes_however_it_is_escaped(name: str, field
         assert batch.frames[38:-9] == meant
 
 
+@given(choose=data())
+def test_only_the_server_names_the_queue_of_a_dead_letter_however_it_is_spelled(
+    choose: DataObject,
+) -> None:
+    name = choose.draw(
+        sampled_from(["$dead_letter_from", "$dead_letter_", "$dead_letter", "$", "k"])
+    )
+    spelled = choose.draw(quoted(name))
+    value = choose.draw(sampled_from(['"$dead_letter_from"', '{"$dead_letter_from":1}', "[[]]"]))
+    members = choose.draw(permutations([f"{spelled} :{value}", f'"a":{value}', '"b\\\\":"$"']))
+    meta = "{ " + " ,".join(members) + "}"
+    raw = f'{{"records":[{{"data":0,"meta":{meta}}}]}}'.encode()
+    result = agreed("parse_batch", raw, **LIMITS)
+    if name.startswith("$dead_letter_"):
+        assert result[0] is RequestError
+        assert "only the server writes those" in result[1]
+    else:
+        assert result.frames.endswith(meta.encode() + bytes(8))
+    own = agreed("parse_batch", raw, **LIMITS, dead_letters=True)
+    assert own.frames.endswith(meta.encode() + bytes(8))
+
+
 @given(halves=lists(sampled_from(["\\ud83d", "\\ude00", "\\u0041", "x", "é"]), max_size=5))
 def test_half_a_surrogate_pair_is_refused_in_a_name_but_kept_in_data(halves: list[str]) -> None:
     raw = '"' + "".join(halves) + '"'
@@ -164,6 +187,7 @@ FAULTY_FIELDS = {
     "meta": [
         "{}", "null", "[]", '"x"', '{"a":"' + "m" * 512 + '"}',
         "{" + ",".join(f'"{i}":{i}' for i in range(65)) + "}",
+        '{"a":"$dead_letter_from"}', '{"a":1, "\\u0024dead_letter_x":2}',
     ],
     "data": ["1", "null", '"' + "d" * 5000 + '"'],
 }  # fmt: skip

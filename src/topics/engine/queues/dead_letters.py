@@ -200,7 +200,7 @@ class DeadLetters:
         }
         fields |= {"node": record.node} if record.node is not None else {}
         fields |= {"tag": record.tag} if record.tag is not None else {}
-        write = build_write([fields], self._limits)
+        write = build_write([fields], self._limits, dead_letters=True)
         config = {"durability": topic.config.durability}
         return msgspec.structs.replace(write, options=options, config=config)
 

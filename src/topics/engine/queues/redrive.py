@@ -2,9 +2,10 @@
 
     read the first letters of one queue → append them there, synced → delete them here → the next
 
-Keeps: what left the dead-letter topic is always its beginning. So the number of a letter is at or
-below the last one that a queue took exactly when its copy is there, or safe in the queue of
-another letter, and a redrive that a crash cut short can be asked for again.
+Keeps: without `to`, a letter goes to no queue but one whose dead-letter topic this is: its meta
+alone is not believed. What left the dead-letter topic is always its beginning. So the number of a
+letter is at or below the last one that a queue took exactly when its copy is there, or safe in the
+queue of another letter, and a redrive that a crash cut short can be asked for again.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +54,7 @@ def redrive(
         if not letters:
             break
         try:
-            queue, run = _first_run(engine, letters, to=to, check_name=check_name)
+            queue, run = _first_run(engine, topic, letters, to=to, check_name=check_name)
         except RequestError as error:
             stopped = error
             break
@@ -78,7 +79,12 @@ def _first_letters(engine: "Engine", topic: Topic, *, limit: int) -> list[Record
 
 
 def _first_run(
-    engine: "Engine", letters: Sequence[Record], *, to: str | None, check_name: CheckName
+    engine: "Engine",
+    topic: Topic,
+    letters: Sequence[Record],
+    *,
+    to: str | None,
+    check_name: CheckName,
 ) -> tuple[Topic, list[Record]]:
     """Return the queue of the first letter, and the letters in a row that belong to it."""
     name = to or _origin(letters[0])
@@ -86,6 +92,11 @@ def _first_run(
     queue = engine.topic(name)
     if queue.queue is None:
         raise NotAQueue(name)
+    if to is None and queue.config.dead_letter != topic.name:
+        raise TopicExistsIncompatible(
+            f"record {letters[0].seq} says that it comes from {name!r}, but that queue does not "
+            f"have {topic.name!r} as its dead_letter: name a queue in `to`"
+        )
     run: list[Record] = []
     for letter in letters:
         if to is None and (letter.meta or {}).get(FROM) != name:
@@ -136,7 +147,7 @@ def _build(engine: "Engine", topic: Topic, letter: Record) -> Write:
         max_meta_bytes=config.max_meta_bytes + META_ROOM_BYTES,
         max_record_bytes=config.max_record_bytes + META_ROOM_BYTES,
     )
-    write = build_write([fields], limits)
+    write = build_write([fields], limits, dead_letters=True)
     # Not a client's own: no client may name a producer that begins with $.
     options = WriteOptions(producer_id=f"$redrive:{topic.id}", producer_seq=letter.seq)
     return msgspec.structs.replace(write, options=options)

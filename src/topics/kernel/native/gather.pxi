@@ -39,7 +39,7 @@ cdef class Gathering:
         self.body_bytes_max = max_bytes
         set_limits(
             &self.limits, max_records, max_record_bytes, max_meta_bytes, max_tag_bytes,
-            max_node_bytes, False,
+            max_node_bytes, False, False,
         )
         self.clear()
 

@@ -44,6 +44,7 @@ cdef extern from *:
 
 cdef enum:
     JSON_DEPTH_MAX = 256
+    DEAD_LETTER_BYTES = 13
 
     NOT_A_VALUE = 1
     NOT_A_KEY = 2
@@ -307,6 +308,50 @@ cdef const uint8_t* skip_members(
         if at == NULL:
             return NULL
     return at
+
+
+cdef bint begins_dead_letter(const uint8_t* at, const uint8_t* end) noexcept nogil:
+    """Whether a key begins with `$dead_letter_`, escaped or not; none of it has a short escape."""
+    cdef const char* wanted = b"$dead_letter_"
+    cdef Py_ssize_t i
+    for i in range(DEAD_LETTER_BYTES):
+        if end - at >= 6 and at[0] == c"\\" and at[1] == c"u":
+            if load_hex4(at + 2) != wanted[i]:
+                return False
+            at += 6
+        elif at < end and at[0] == <uint8_t> wanted[i]:
+            at += 1
+        else:
+            return False
+    return True
+
+
+cdef bint names_dead_letter(const uint8_t* meta, uint64_t size) noexcept nogil:
+    """Whether a whole object has a key of its own that only the server may write."""
+    cdef const uint8_t* at = meta
+    cdef const uint8_t* end = meta + size
+    cdef const uint8_t* key
+    cdef const uint8_t* key_end
+    cdef bint escaped
+    cdef bint closed = False
+    cdef Fault fault
+    if memchr(meta, c"$", size) == NULL and memchr(meta, c"\\", size) == NULL:
+        return False  # the plain case
+    at = skip_ws(at + 1, end)
+    while not closed and at < end and at[0] == c'"':
+        key = at
+        at = skip_key(at, end, &key_end, &escaped, &fault)
+        if at == NULL:
+            return False
+        if begins_dead_letter(key + 1, key_end - 1):
+            return True
+        at = skip_value(at, end, 1, &fault)
+        if at == NULL:
+            return False
+        at = skip_separator(at, end, c"}", NOT_A_MEMBER_END, &closed, &fault)
+        if at == NULL:
+            return False
+    return False
 
 
 cdef inline uint8_t unescaped_byte(uint8_t letter) noexcept nogil:

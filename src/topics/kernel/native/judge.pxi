@@ -15,6 +15,7 @@ cdef enum:
     R_NODE_NOT_TEXT = 35
     R_TIME_STEPS_BACK = 36
     R_SEGMENT_TOO_WIDE = 37
+    R_META_OF_SERVER = 38
 
     FLAG_DURABLE = 4
     KNOWN_FLAGS = 23
@@ -60,7 +61,9 @@ cdef int judge_meta(const Piece* meta, uint64_t limit) noexcept nogil:
         return R_META_NOT_AN_OBJECT
     if keys > META_KEYS_MAX:
         return R_META_TOO_MANY_KEYS
-    return R_META_TOO_LONG if meta.size > limit else JUDGED
+    if meta.size > limit:
+        return R_META_TOO_LONG
+    return R_META_OF_SERVER if names_dead_letter(meta.at, meta.size) else JUDGED
 
 
 cdef int judge(const Piece* pieces, const Sizes* sizes) noexcept nogil:

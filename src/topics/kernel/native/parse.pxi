@@ -44,6 +44,7 @@ cdef int NODE_NOT_A_STRING = _refusals.NODE_NOT_A_STRING
 cdef int META_NOT_AN_OBJECT = _refusals.META_NOT_AN_OBJECT
 cdef int META_TOO_MANY_KEYS = _refusals.META_TOO_MANY_KEYS
 cdef int META_TOO_LONG = _refusals.META_TOO_LONG
+cdef int META_OF_SERVER = _refusals.META_OF_SERVER
 cdef int RECORD_TOO_LARGE = _refusals.RECORD_TOO_LARGE
 cdef int BATCH_TOO_WIDE = _refusals.BATCH_TOO_WIDE
 cdef int OUT_OF_MEMORY = -1
@@ -82,6 +83,7 @@ cdef struct Limits:
     uint64_t tag_bytes
     uint64_t node_bytes
     bint keyed
+    bint dead_letters
 
 cdef struct Body:
     const uint8_t* start
@@ -432,6 +434,8 @@ cdef int check_meta(const Record* record, Body* body) noexcept nogil:
     if record.meta_len > body.limits.meta_bytes:
         body.limit = body.limits.meta_bytes
         return META_TOO_LONG
+    if not body.limits.dead_letters and names_dead_letter(record.meta, record.meta_len):
+        return META_OF_SERVER
     return 0
 
 
@@ -703,6 +707,7 @@ cdef void set_limits(
     Py_ssize_t max_tag_bytes,
     Py_ssize_t max_node_bytes,
     bint keyed,
+    bint dead_letters,
 ) noexcept:
     limits.records = max_records
     limits.record_bytes = min_u64(max(max_record_bytes, 0), U32_MAX - SIZE_BYTES)
@@ -710,6 +715,7 @@ cdef void set_limits(
     limits.tag_bytes = min_u64(max(max_tag_bytes, 0), U16_MAX)
     limits.node_bytes = min_u64(max(max_node_bytes, 0), U16_MAX)
     limits.keyed = keyed
+    limits.dead_letters = dead_letters
 
 
 def parse_batch(
@@ -721,6 +727,7 @@ def parse_batch(
     Py_ssize_t max_tag_bytes,
     Py_ssize_t max_node_bytes,
     bint keyed=False,
+    bint dead_letters=False,
 ):
     cdef Py_buffer view
     cdef Body parsed
@@ -728,7 +735,7 @@ def parse_batch(
     open_body(&parsed, <const uint8_t*> view.buf, view.len)
     set_limits(
         &parsed.limits, max_records, max_record_bytes, max_meta_bytes, max_tag_bytes,
-        max_node_bytes, keyed,
+        max_node_bytes, keyed, dead_letters,
     )
     try:
         return build_batch(&parsed)

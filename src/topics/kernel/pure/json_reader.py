@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from topics.kernel.layout import JSON_DEPTH_MAX
+from topics.kernel.layout import DEAD_LETTER_KEYS, JSON_DEPTH_MAX
 from topics.kernel.refusals import (
     NOT_A_COLON,
     NOT_A_KEY,
@@ -184,6 +184,21 @@ class JsonReader:
         self.at += 1
         openers.append(byte[0])
         return True
+
+
+def names_dead_letter(meta: bytes) -> bool:
+    """Tell whether a whole object has a key of its own that only the server may write."""
+    if b"$" not in meta and b"\\" not in meta:  # the plain case, in one look
+        return False
+    keys: list[str] = []
+    reader = JsonReader(meta)
+
+    def note(key: str) -> None:
+        keys.append(key)
+        reader.read_value(1)
+
+    reader.read_members(note)
+    return any(key.startswith(DEAD_LETTER_KEYS) for key in keys)
 
 
 def decode_string(token: bytes) -> str:

@@ -17,7 +17,7 @@ from topics.kernel.layout import (
     Buffer,
 )
 from topics.kernel.pure.frame import Frame, open_view, read_frame
-from topics.kernel.pure.json_reader import JsonReader
+from topics.kernel.pure.json_reader import JsonReader, names_dead_letter
 from topics.kernel.refusals import refusal
 
 KNOWN_FLAGS = FLAG_TAG | FLAG_NODE | FLAG_META | FLAG_DURABLE
@@ -138,3 +138,5 @@ def _check_meta(text: bytes, where: int, limit: int) -> None:
         raise refusal(refusals.META_TOO_MANY_KEYS, where, META_KEYS_MAX)
     if len(text) > limit:
         raise refusal(refusals.META_TOO_LONG, where, limit)
+    if names_dead_letter(text):
+        raise refusal(refusals.META_OF_SERVER, where)

@@ -27,7 +27,7 @@ from topics.kernel.layout import (
     Buffer,
 )
 from topics.kernel.pure.frame import open_view
-from topics.kernel.pure.json_reader import JsonReader, decode_string
+from topics.kernel.pure.json_reader import JsonReader, decode_string, names_dead_letter
 from topics.kernel.pure.partition import fnv1a_32
 from topics.kernel.refusals import refusal
 
@@ -42,6 +42,7 @@ class _Limits(NamedTuple):
     tag_bytes: int
     node_bytes: int
     keyed: bool
+    dead_letters: bool
 
 
 class _Record(NamedTuple):
@@ -136,11 +137,13 @@ def parse_batch(
     max_tag_bytes: int,
     max_node_bytes: int,
     keyed: bool = False,
+    dead_letters: bool = False,
 ) -> Batch:
     """Read a write into frames whose topic, seq, ts and checksum are still zero.
 
     `keyed` is for partitions: `key` is a field then, kept as the tag, or beside another tag as
-    `$key` in the meta; and the batch has hashes.
+    `$key` in the meta; and the batch has hashes. `dead_letters` is for the server's own writes:
+    only their meta may say which queue a record comes from.
     """
     limits = _Limits(
         max_records,
@@ -149,6 +152,7 @@ def parse_batch(
         min(max_tag_bytes, U16_MAX),
         min(max_node_bytes, U16_MAX),
         keyed,
+        dead_letters,
     )
     parsed = _Body(bytes(open_view(body)), limits.records)
     if not parsed.read():
@@ -241,6 +245,8 @@ def _meta(record: _Record, where: int, limits: _Limits) -> bytes | None:
         raise refusal(refusals.META_TOO_MANY_KEYS, where, META_KEYS_MAX)
     if len(raw) > limits.meta_bytes:
         raise refusal(refusals.META_TOO_LONG, where, limits.meta_bytes)
+    if not limits.dead_letters and names_dead_letter(raw):
+        raise refusal(refusals.META_OF_SERVER, where)
     return raw
 
 

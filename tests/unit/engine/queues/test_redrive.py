@@ -8,6 +8,7 @@ from tests.unit.engine.place import Place
 from tests.unit.engine.queues.test_claim import claim, queue
 from tests.unit.engine.queues.test_dead_letters import dead, fail
 
+from topics.engine.request import build_write
 from topics.errors import (
     Forbidden,
     NotAQueue,
@@ -16,6 +17,7 @@ from topics.errors import (
     TopicNotFound,
 )
 from topics.model.queues import Redriven
+from topics.testing.built_segments import build_segment, stage
 from topics.testing.hostile_faults import FaultPlan, PowerCut
 
 
@@ -44,6 +46,14 @@ def jobs(place: Place, name: str = "jobs") -> list[object]:
 
 def letter(queue_name: str, data: object) -> dict[str, Any]:
     return {"data": data, "meta": {"$dead_letter_from": queue_name}}
+
+
+def deliver(place: Place, letters: list[dict[str, Any]]) -> None:
+    """Put letters into the dead-letter topic, as the server does."""
+    engine = place.log.engine
+    write = build_write(letters, engine.config, dead_letters=True)
+    topic, _ = engine.registry.for_write("dead", write)
+    engine.append(topic, write)
 
 
 def test_letters_go_back_in_order_and_leave_the_dead_letter_topic(place: Place) -> None:
@@ -88,15 +98,15 @@ def test_no_more_than_wanted_are_moved(place: Place) -> None:
 
 def test_letters_of_several_queues_find_their_own(place: Place) -> None:
     for name in ("a", "b"):
-        place.log.create(name, type="queue")
-    place.log.append("dead", [letter("a", 1), letter("b", 2), letter("b", 3), letter("a", 4)])
+        place.log.create(name, type="queue", dead_letter="dead")
+    deliver(place, [letter("a", 1), letter("b", 2), letter("b", 3), letter("a", 4)])
     assert redrive(place).queues == {"a": 2, "b": 2}
     assert (jobs(place, "a"), jobs(place, "b")) == ([1, 4], [2, 3])
 
 
 def test_it_stops_before_the_first_letter_that_cannot_go_back(place: Place) -> None:
-    place.log.create("a", type="queue")
-    place.log.append("dead", [letter("a", 1), letter("gone", 2), letter("a", 3)])
+    place.log.create("a", type="queue", dead_letter="dead")
+    deliver(place, [letter("a", 1), letter("gone", 2), letter("a", 3)])
     moved = redrive(place)
     assert moved.moved == 1
     assert moved.stopped is not None
@@ -109,8 +119,8 @@ def test_it_stops_before_the_first_letter_that_cannot_go_back(place: Place) -> N
 
 
 def test_a_queue_that_is_full_keeps_the_rest_where_it_is(place: Place) -> None:
-    place.log.create("a", type="queue", cap_records=2, discard="reject")
-    place.log.append("dead", [letter("a", number) for number in range(1, 5)])
+    place.log.create("a", type="queue", cap_records=2, discard="reject", dead_letter="dead")
+    deliver(place, [letter("a", number) for number in range(1, 5)])
     moved = redrive(place)
     assert moved.moved == 2
     assert moved.stopped is not None
@@ -128,6 +138,56 @@ def test_a_name_that_is_refused_is_not_written_to(place: Place) -> None:
     with pytest.raises(Forbidden):
         engine.redrive(engine.topic("dead"), to=None, wanted=1, check_name=refuse)
     assert len(dead(place)) == 1
+
+
+@pytest.mark.parametrize("names", [None, "other"])
+def test_a_letter_goes_to_no_queue_that_does_not_name_this_topic(
+    place: Place, names: str | None
+) -> None:
+    place.log.create("mine", type="queue", dead_letter="dead")
+    place.log.create("theirs", type="queue", dead_letter=names)
+    deliver(place, [letter("mine", 1), letter("theirs", 2)])
+    moved = redrive(place)
+    assert moved.moved == 1
+    assert moved.stopped is not None
+    assert "does not have 'dead' as its dead_letter" in moved.stopped.message
+    with pytest.raises(TopicExistsIncompatible):
+        redrive(place)
+    assert jobs(place, "theirs") == []
+    assert redrive(place, to="mine").moved == 1
+
+
+def test_the_copy_of_a_letter_that_a_router_made_goes_nowhere_by_itself(place: Place) -> None:
+    place.log.put_router("copies", source="dead", dest="more")
+    die(place, 1)
+    engine = place.log.engine
+    assert place.log.diff("more").count == 1
+    with pytest.raises(TopicExistsIncompatible, match="have 'more' as its dead_letter"):
+        engine.redrive(engine.topic("more"), to=None, wanted=1, check_name=anything)
+    assert jobs(place) == []
+
+
+def test_a_client_writes_no_letter_of_its_own_whatever_way_it_takes(place: Place) -> None:
+    planted = letter("jobs", 1)
+    with pytest.raises(RequestError, match=r"record 0: 'meta' .* \$dead_letter_"):
+        place.log.append("dead", [planted])
+    upload = place.log.engine.begin_upload("dead", {})
+    segment = build_segment(
+        [planted], topic_id=upload.topic_id, first_seq=1, ts=1, dead_letters=True
+    )
+    segments = stage(place.disk, upload.upload, [segment])
+    with pytest.raises(RequestError, match=r"record 0: 'meta' .* \$dead_letter_"):
+        place.log.engine.attach(upload.upload, segments)
+    assert place.log.engine.find_topic("dead") is None
+
+
+def test_a_letter_that_a_client_once_planted_is_still_read(place: Place) -> None:
+    deliver(place, [letter("jobs", 1)])
+    place.log.create("jobs", type="queue")
+    place.kill()
+    assert [meta for _, meta in dead(place)] == [{"$dead_letter_from": "jobs"}]
+    with pytest.raises(TopicExistsIncompatible):
+        redrive(place)
 
 
 def test_only_a_log_can_be_redriven_and_only_into_a_queue(place: Place) -> None:
