@@ -5,7 +5,6 @@ hands in text and mappings, once, and gets a frozen value. A name nobody knows i
 default. The settings page is docs/reference/configuration.md.
 """
 
-import difflib
 import os
 import re
 import tomllib
@@ -19,6 +18,7 @@ from msgspec import Meta, Struct
 
 from topics.errors import ConfigError
 from topics.limits import GIB, KIB, MIB, NO_CEILING, Limits
+from topics.nearest import nearest_name
 
 ENV_PREFIX: Final = "TOPICS_"
 MAX_WAL_SHARDS: Final = 64
@@ -459,8 +459,8 @@ def _env_of_name(name: str) -> str:
 
 def nearest(name: str, known: Sequence[str], *, shown: Callable[[str], str] = str) -> str:
     """Return how an error about an unknown name goes on."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f": did you mean {shown(close[0])}?" if close else ": nothing has a name like it"
+    close = nearest_name(name, known)
+    return ": nothing has a name like it" if close is None else f": did you mean {shown(close)}?"
 
 
 def _check_dirs(data_dir: str, cold_dir: str | None, backup_dir: str | None) -> None:

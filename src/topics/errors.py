@@ -2,6 +2,7 @@
 
 TopicsError
 ├── RequestError             the caller asked for something wrong: retrying cannot help
+│   ├── UnknownField
 │   ├── BatchTooLarge
 │   ├── RecordTooLarge
 │   ├── TopicNotFound
@@ -70,6 +71,24 @@ class RequestError(TopicsError):
     """The caller asked for something wrong."""
 
     code = "invalid_request"
+
+
+class UnknownField(RequestError):
+    """A field, parameter or option has a name that nobody knows: `topics.nearest` builds it."""
+
+    def __init__(self, message: str, field: str = "", nearest: str | None = None) -> None:
+        super().__init__(message)
+        self.args = (message, field, nearest)  # they rebuild the error when it is unpickled
+        self.field = field
+        self.nearest = nearest
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def detail(self) -> dict[str, object]:
+        field = self.field.encode(errors="replace").decode()  # it may be half a surrogate pair
+        return {"field": field, **({} if self.nearest is None else {"nearest": self.nearest})}
 
 
 class BatchTooLarge(RequestError):

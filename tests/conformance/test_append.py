@@ -195,11 +195,33 @@ def test_the_largest_allowed_values_are_allowed(api: Api) -> None:
     assert (record["$tag"], record["$node"], record["meta"]) == ("é" * 128, "é" * 64, meta)
 
 
-def test_unknown_fields_are_ignored(api: Api) -> None:
+def test_a_field_that_nobody_knows_is_refused_with_the_nearest_name(api: Api) -> None:
     topic = fresh()
-    api.append_records(topic, [{"data": 1, "colour": "red"}], shape="round")
-    (record,) = api.diff(topic)["records"]
+    api.append(topic, 1)
+    for body, field, nearest in (
+        ({"records": [{"data": 1, "tags": "x"}]}, "tags", "tag"),
+        ({"records": [{"data": 1}], "nodes": "n"}, "nodes", "node"),
+        ({"records": [{"data": 1}], "config": {"cap_record": 1}}, "cap_record", "cap_records"),
+    ):
+        response = api.post(f"topics/{topic}", body)
+        detail = refused(response, 400, "invalid_request")
+        assert detail == {"field": field, "nearest": nearest}
+        assert f"unknown field {field!r}: did you mean {nearest!r}?" in response.text
+    assert api.state(topic)["head_seq"] == 1
+
+
+def test_a_key_is_known_where_there_are_no_partitions(api: Api) -> None:
+    topic = fresh()
+    api.append_records(topic, [{"data": 1, "key": "k"}])
+    (record,) = api.diff(topic, include_tags=True)["records"]
     assert set(record) == {"$seq", "$ts", "data"}
+
+
+def test_what_is_not_a_record_may_not_be_large(api: Api) -> None:
+    body = {"records": [{"data": 1}], "config": {"dead_letter": "x" * 65_536}}
+    response = api.post(f"topics/{fresh()}", body)
+    refused(response, 400, "invalid_request")
+    assert "'config' is longer than 65536 bytes" in response.text
 
 
 def test_more_than_ten_thousand_records_are_too_many(api: Api) -> None:

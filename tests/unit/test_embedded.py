@@ -186,7 +186,7 @@ def test_a_bad_name_is_refused_everywhere(log: Log, name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"cap_record": 3}, "unknown field 'cap_record': did you mean cap_records?"),
+        ({"cap_record": 3}, "unknown field 'cap_record': did you mean 'cap_records'?"),
         ({"cap_records": -1}, "cap_records must be 0"),
         ({"durability": "paper"}, "durability"),
         ({"ttl_ms": "soon"}, "ttl_ms"),

@@ -15,25 +15,19 @@ from topics.kernel import Batch, Gathering, parse_batch
 from topics.limits import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_LIMIT,
+    KIB,
     MAX_BATCH_BYTES,
     MAX_IDEMPOTENCY_KEY_CHARS,
     Limits,
 )
 from topics.model.append import WriteOptions
 from topics.model.diff import parse_match
-from topics.model.topic_config import TopicConfig
+from topics.model.topic_config import TopicConfig, check_config_names
 
 MAX_PRODUCER_ID_BYTES = 128
 MAX_PRODUCER_SEQ = 2**64 - 1
-_ENVELOPE_FIELDS = (
-    "idempotency_key",
-    "producer_id",
-    "producer_seq",
-    "create",
-    "config",
-    "disable_backpressure",
-)
-
+MAX_ENVELOPE_FIELD_BYTES = 64 * KIB
+"""Of the fields besides the records, as they were spelled: decoding may not take long."""
 
 NO_OPTIONS = WriteOptions()
 
@@ -49,7 +43,7 @@ class Write(Struct, frozen=True, kw_only=True):
 
 
 class _Envelope(Struct, frozen=True, kw_only=True):
-    """The fields of a write besides its records; unknown ones are ignored."""
+    """The fields of a write besides its records: `ENVELOPE_FIELDS` of the kernel."""
 
     idempotency_key: str | None = None
     producer_id: str | None = None
@@ -197,8 +191,15 @@ def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
 
 
 def _decode_envelope(envelope: Mapping[str, bytes]) -> _Envelope:
-    fields = {name: msgspec.Raw(raw) for name, raw in envelope.items() if name in _ENVELOPE_FIELDS}
+    for name, raw in envelope.items():
+        if len(raw) > MAX_ENVELOPE_FIELD_BYTES:
+            limit = MAX_ENVELOPE_FIELD_BYTES
+            raise RequestError(f"append: {name!r} is longer than {limit} bytes: shorten it")
+    fields = {name: msgspec.Raw(raw) for name, raw in envelope.items()}
     try:
-        return msgspec.json.decode(msgspec.json.encode(fields), type=_Envelope)
+        decoded = msgspec.json.decode(msgspec.json.encode(fields), type=_Envelope)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise RequestError(f"append: {error}") from None
+    if decoded.config:  # also where it is not used, as the topic is there already
+        check_config_names({name: None for name in decoded.config if name != "partitions"})
+    return decoded

@@ -31,8 +31,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from topics.errors import CorruptData
 from topics.kernel import refusals as _refusals
 from topics.kernel.batch import Batch, Column, Columns, IdxSummary, Projection, Scan
-from topics.kernel.pure.json_reader import decode_string as _decode_string
-from topics.kernel.refusals import refusal as _refusal
+from topics.kernel.refusals import field_refusal as _field_refusal, refusal as _refusal
 
 include "native/memory.pxi"
 include "native/frame.pxi"

@@ -2,7 +2,9 @@
 
 When a body has several faults, the first in this order decides:
 
-1. the body is not JSON, is nested too deep, or is not an object;
+1. whatever a reader from front to back meets first: no JSON, nested too deep, or a field of the
+   body or of a record that nobody knows (what follows it is not looked at any more);
+   then: the body is not an object;
 2. `records` is missing, not an array, or empty; then it has too many records;
 3. the batch-wide `node`;
 4. the first bad record; inside it: shape, `data`, `tag`, `key` (for
@@ -10,9 +12,11 @@ When a body has several faults, the first in this order decides:
    the frames up to it still fit in 4 GiB.
 """
 
+import json
 from typing import Final
 
-from topics.errors import BatchTooLarge, RecordTooLarge, RequestError
+from topics.errors import BatchTooLarge, RecordTooLarge, RequestError, UnknownField
+from topics.nearest import unknown_field
 
 NOT_A_VALUE: Final = 1
 NOT_A_KEY: Final = 2
@@ -52,9 +56,25 @@ NODE_NOT_TEXT: Final = 35
 TIME_STEPS_BACK: Final = 36
 SEGMENT_TOO_WIDE: Final = 37
 META_OF_SERVER: Final = 38
+UNKNOWN_FIELD: Final = 39
+UNKNOWN_RECORD_FIELD: Final = 40
+
+RECORD_FIELDS: Final = ("data", "tag", "key", "node", "meta")
+ENVELOPE_FIELDS: Final = (
+    "create",
+    "config",
+    "producer_id",
+    "producer_seq",
+    "idempotency_key",
+    "disable_backpressure",
+)
+BODY_FIELDS: Final = ("records", "node", *ENVELOPE_FIELDS)
+_TOKEN_BYTES_MAX = 400
+"""A longer name is shown as it begins, escapes and all."""
 
 _JSON = "the body is not valid JSON at byte {where}: "
 _RECORD = "record {where}: "
+_EXAMPLE = '{"records": [{"data": …}]}'
 _SURROGATE = "holds half a surrogate pair: send whole characters"
 
 # {where} is a byte offset or a record index, {limit} the limit that was passed.
@@ -104,6 +124,20 @@ _MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
     SEGMENT_TOO_WIDE: (BatchTooLarge, _RECORD + "does not fit the segment any more: begin another"),
     BATCH_TOO_WIDE: (BatchTooLarge, "the batch takes more than {limit} bytes: split it"),
 }
+
+
+def field_refusal(token: bytes, record: int | None) -> UnknownField:
+    """Build the error for an unknown field, of the body or of a record; `token` has its quotes."""
+    if len(token) <= _TOKEN_BYTES_MAX:
+        name = json.loads(token.decode())
+    else:
+        name = token[1:_TOKEN_BYTES_MAX].decode(errors="ignore")
+    if record is not None:
+        return unknown_field(name, RECORD_FIELDS, where=_RECORD.format(where=record))
+    if name in RECORD_FIELDS:
+        message = f"unknown field {name!r}: it belongs into a record, as in {_EXAMPLE}"
+        return UnknownField(message, name, "records")
+    return unknown_field(name, BODY_FIELDS)
 
 
 def refusal(reason: int, where: int = 0, limit: int = 0) -> RequestError:

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from topics.config import nearest
 from topics.errors import RequestError
 from topics.limits import check_topic_name
 from topics.model.diff import parse_match
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicName
+from topics.nearest import unknown_field
 
 Guarantee = Literal["at_least_once", "exactly_once"]
 Filter = Annotated[str | tuple[str, str, str], Meta(title="Match")]
@@ -40,7 +40,7 @@ class RouterDefinition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         known = cls.__struct_fields__
         for name in fields:
             if name not in known:
-                raise RequestError(f"router: unknown field {name!r}{nearest(name, known)}")
+                raise unknown_field(name, known, where="router: ")
         _check_filter(fields.get("filter"))
         try:
             definition = msgspec.convert(dict(fields), cls)

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from topics.config import nearest
 from topics.errors import RequestError, TopicExistsIncompatible
 from topics.limits import TOPIC_NAME_PATTERN
 from topics.model.whole_numbers import with_whole_numbers
+from topics.nearest import unknown_field
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 PRIORITY_MAX = 1000
@@ -56,7 +56,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
         Raise RequestError where one cannot be used.
         """
-        _check_names(changes)
+        check_config_names(changes)
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         fields |= with_whole_numbers(dict(changes))
         if not isinstance(fields["durable"], bool):
@@ -110,8 +110,9 @@ def _clamped(value: int, bounds: tuple[int, int]) -> int:
     return max(bounds[0], min(value, bounds[1]))
 
 
-def _check_names(changes: Mapping[str, Any]) -> None:
+def check_config_names(changes: Mapping[str, Any]) -> None:
+    """Refuse a field that no config has; `partitions` stands beside it, where a topic has any."""
     known = TopicConfig.__struct_fields__
     for name in changes:
         if name not in known:
-            raise RequestError(f"topic config: unknown field {name!r}{nearest(name, known)}")
+            raise unknown_field(name, (*known, "partitions"), where="topic config: ")

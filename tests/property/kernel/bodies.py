@@ -20,6 +20,8 @@ from hypothesis.strategies import (
 )
 from tests.property.kernel.frames import Record
 
+from topics.kernel.refusals import ENVELOPE_FIELDS
+
 LIMITS: dict[str, Any] = {
     "max_records": 50,
     "max_record_bytes": 4096,
@@ -97,7 +99,7 @@ def spelled_record(draw: DrawFn) -> tuple[str, Record]:
         members.append(("meta", raw_meta))
     absent = {"tag", "node", "meta"} - {key for key, _ in members}
     members += [(key, "null") for key in sorted(absent) if draw(booleans())]
-    members += [("unknown", draw(raw_json()))] * draw(integers(0, 1))
+    members += [("key", draw(raw_json()))] * draw(integers(0, 1))
     spelled = draw(spelled_object(draw(permutations(members))))
     tag_bytes, node_bytes, meta_bytes = (
         None if part is None else part.encode() for part in (tag, node, raw_meta)
@@ -111,8 +113,8 @@ def bodies(draw: DrawFn) -> Body:
     spelled = draw(lists(spelled_record(), min_size=1, max_size=4))
     array = ",".join(draw(spaces) + raw + draw(spaces) for raw, _ in spelled)
     default = draw(none() | short_text)
-    others = draw(dictionaries(short_text, raw_json(), max_size=2))
-    envelope = {key: raw.encode() for key, raw in others.items() if key not in NAMES}
+    others = draw(dictionaries(sampled_from(ENVELOPE_FIELDS), raw_json(), max_size=2))
+    envelope = {key: raw.encode() for key, raw in others.items()}
     members = [("records", f"[{array}]")] + [(key, raw.decode()) for key, raw in envelope.items()]
     if default is not None:
         members.append(("node", draw(quoted(default))))
@@ -120,9 +122,6 @@ def bodies(draw: DrawFn) -> Body:
     node = None if default is None else default.encode()
     records = [r if r.node is not None else r._replace(node=node) for _, r in spelled]
     return Body(raw.encode(), records, envelope)
-
-
-NAMES = ("records", "node")
 
 
 def parse_strictly(body: bytes) -> Any:  # noqa: ANN401

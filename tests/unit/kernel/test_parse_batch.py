@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from topics.errors import BatchTooLarge, RecordTooLarge, RequestError
+from topics.errors import BatchTooLarge, RecordTooLarge, RequestError, UnknownField
 from topics.kernel import Batch
 
 LIMITS = {
@@ -163,12 +163,12 @@ def test_faults_are_reported_in_the_documented_order(twin: ModuleType) -> None:
 
 
 def test_the_last_of_two_equal_keys_wins(twin: ModuleType) -> None:
-    body = """{"records":5,"x":1,"node":7,"records":[
+    body = """{"records":5,"create":1,"node":7,"records":[
         {"data":1,"data":2,"tag":8,"tag":"t","node":"a","node":null,"meta":4,"meta":null}
-    ],"node":"n","x":2}"""
+    ],"node":"n","create":2}"""
     batch = parse(twin, body)
     assert parts(batch) == [(b"n", b"t", b"2")]
-    assert batch.envelope == {"x": b"2"}
+    assert batch.envelope == {"create": b"2"}
 
 
 def test_a_last_records_that_is_wrong_wins_too(twin: ModuleType) -> None:
@@ -194,18 +194,18 @@ def test_an_empty_tag_is_a_tag_and_null_is_none(twin: ModuleType) -> None:
 
 
 def test_keys_written_with_escapes_are_the_same_keys(twin: ModuleType) -> None:
-    escaped = r'{"\u0072ecords":[{"d\u0061ta":1,"\u0074ag":"a\/b"}],"\ud800":1}'
+    escaped = r'{"\u0072ecords":[{"d\u0061ta":1,"\u0074ag":"a\/b"}],"cr\u0065ate":1}'
     batch = parse(twin, escaped)
     assert parts(batch) == [(b"", b"a/b", b"1")]
-    assert batch.envelope == {"\ud800": b"1"}
+    assert batch.envelope == {"create": b"1"}
 
 
 def test_raw_slices_keep_their_spelling_and_lose_the_space_around_them(twin: ModuleType) -> None:
-    body = '{"records":[{"data" : [1.0, 1E5 ,"\\u0041"] , "meta" : { "a" : 1 } }], "x" : {} }'
+    body = '{"records":[{"data" : [1.0, 1E5 ,"\\u0041"] , "meta" : { "a" : 1 } }], "config" : {} }'
     batch = parse(twin, body)
     data = b'[1.0, 1E5 ,"\\u0041"]'
     assert parts(batch) == [(b"", b"", len(data).to_bytes(4, "little") + data + b'{ "a" : 1 }')]
-    assert batch.envelope == {"x": b"{}"}
+    assert batch.envelope == {"config": b"{}"}
 
 
 def test_every_frame_but_the_last_says_that_the_batch_goes_on(twin: ModuleType) -> None:
@@ -223,7 +223,45 @@ def test_a_body_large_enough_to_give_up_the_gil_is_parsed_the_same(twin: ModuleT
         parse(twin, body.replace('"99"', "99"), max_records=9000, max_record_bytes=100)
 
 
-def test_hundreds_of_envelope_keys_are_all_kept(twin: ModuleType) -> None:
-    extra = {f"k{i}": i for i in range(300)}
-    batch = parse(twin, json.dumps({"records": [{"data": 1}], **extra}))
-    assert batch.envelope == {key: str(value).encode() for key, value in extra.items()}
+@pytest.mark.parametrize(
+    ("body", "message", "nearest"),
+    [
+        ('{"records":[{"data":1,"tags":"x"}]}', "record 0: unknown field 'tags'", "tag"),
+        ('{"records":[{"data":1},{"$tag":1,"data":1}]}', "record 1: unknown field '$tag'", "tag"),
+        ('{"records":[{"data":1,"records":1}]}', "record 0: unknown field 'records'", None),
+        ('{"records":[{"data":1,"create":1}]}', "record 0: unknown field 'create'", None),
+        ('{"record":[{"data":1}]}', "unknown field 'record': did you mean 'records'?", "records"),
+        ('{"data":1}', "unknown field 'data': it belongs into a record", "records"),
+        ('{"records":[{"data":1}],"idempotencykey":"a"}', "idempotency_key", "idempotency_key"),
+        ('{"records":[{"data":1}],"":1}', "unknown field '': known are", None),
+        (r'{"records":[{"data":1}],"\ud800":1}', r"unknown field '\ud800'", None),
+        (r'{"records":[{"data":1}],"d\u0061t\u0061":1}', "unknown field 'data'", "records"),
+    ],
+)
+def test_a_field_that_nobody_knows_is_refused_with_the_nearest_name(
+    twin: ModuleType, body: str, message: str, nearest: str | None
+) -> None:
+    with pytest.raises(UnknownField) as caught:
+        parse(twin, body)
+    assert message in str(caught.value)
+    assert caught.value.nearest == nearest
+    assert caught.value.detail.get("nearest") == nearest
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "\\u0041" * 100_000, "é" * 5_000, '\\"' * 300])
+def test_of_an_endless_name_only_the_beginning_is_shown(twin: ModuleType, name: str) -> None:
+    with pytest.raises(UnknownField) as caught:
+        parse(twin, f'{{"{name}":1}}')
+    assert len(str(caught.value)) < 300
+    assert caught.value.nearest is None
+
+
+def test_nothing_behind_an_unknown_field_is_read(twin: ModuleType) -> None:
+    """A body of millions of them costs what the first one costs."""
+    with pytest.raises(UnknownField, match="'a0'"):
+        parse(twin, '{"a0":1,' + '"a":1,' * 1000 + "this is no JSON")
+
+
+def test_a_name_sent_a_thousand_times_is_kept_once(twin: ModuleType) -> None:
+    batch = parse(twin, '{"records":[{"data":1}],' + '"config":{},' * 1000 + '"create":true}')
+    assert batch.envelope == {"config": b"{}", "create": b"true"}

@@ -68,7 +68,7 @@ cdef class Gathering:
         read_body(body)
         return not (
             body.fault.reason
-            or body.members_count
+            or body.has_members
             # At a glance, before anything is judged: whoever does not fit is read once more.
             or <uint64_t> body.count * FRAME_OVERHEAD > <uint64_t> self.body_bytes_max
             or check_body(body)

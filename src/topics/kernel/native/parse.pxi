@@ -7,7 +7,9 @@ cdef enum:
     KEY_MEMBER_BYTES = 8
     # What fits here is parsed without malloc; most requests do.
     LOCAL_RECORDS = 8
-    LOCAL_MEMBERS = 8
+    MEMBERS = 6
+    # The longest name has 20 letters, an escape 6 bytes.
+    NAME_BYTES_MAX = 120
 
     FIELD_UNKNOWN = 0
     FIELD_DATA = 1
@@ -16,6 +18,13 @@ cdef enum:
     FIELD_META = 4
     FIELD_RECORDS = 5
     FIELD_KEY = 6
+    # From here on those of refusals.ENVELOPE_FIELDS, in their order.
+    FIELD_CREATE = 7
+    FIELD_CONFIG = 8
+    FIELD_PRODUCER_ID = 9
+    FIELD_PRODUCER_SEQ = 10
+    FIELD_IDEMPOTENCY_KEY = 11
+    FIELD_DISABLE_BACKPRESSURE = 12
 
     TEXT_ABSENT = 0
     TEXT_PLAIN = 1
@@ -47,6 +56,9 @@ cdef int META_TOO_LONG = _refusals.META_TOO_LONG
 cdef int META_OF_SERVER = _refusals.META_OF_SERVER
 cdef int RECORD_TOO_LARGE = _refusals.RECORD_TOO_LARGE
 cdef int BATCH_TOO_WIDE = _refusals.BATCH_TOO_WIDE
+cdef int UNKNOWN_FIELD = _refusals.UNKNOWN_FIELD
+cdef int UNKNOWN_RECORD_FIELD = _refusals.UNKNOWN_RECORD_FIELD
+cdef tuple ENVELOPE_FIELDS = _refusals.ENVELOPE_FIELDS
 cdef int OUT_OF_MEMORY = -1
 
 cdef struct Text:
@@ -71,9 +83,7 @@ cdef struct Record:
     bint is_object
 
 cdef struct Member:
-    const uint8_t* key
-    const uint8_t* key_end
-    const uint8_t* value
+    const uint8_t* value  # NULL: it was not sent
     const uint8_t* value_end
 
 cdef struct Limits:
@@ -93,16 +103,15 @@ cdef struct Body:
     Text node
     Record* records
     Py_ssize_t records_size
-    Member* members
-    Py_ssize_t members_count
-    Py_ssize_t members_size
+    bint has_members
     # What a semantic check found, and how large the frames will be.
     Py_ssize_t where
     uint64_t limit
     uint64_t frames_bytes
     Limits limits
     Record local_records[LOCAL_RECORDS]
-    Member local_members[LOCAL_MEMBERS]
+    # By field; the last of two that have one name counts. Not set before one was sent.
+    Member members[MEMBERS]
 
 
 cdef void open_body(Body* body, const uint8_t* start, Py_ssize_t size) noexcept nogil:
@@ -113,9 +122,7 @@ cdef void open_body(Body* body, const uint8_t* start, Py_ssize_t size) noexcept 
     body.node.kind = TEXT_ABSENT
     body.records = body.local_records
     body.records_size = LOCAL_RECORDS
-    body.members = body.local_members
-    body.members_count = 0
-    body.members_size = LOCAL_MEMBERS
+    body.has_members = False
     body.where = 0
     body.limit = 0
     body.frames_bytes = 0
@@ -143,8 +150,6 @@ cdef void close_body(Body* body) noexcept nogil:
         close_text(&body.records[i].key)
     if body.records != body.local_records:
         free(body.records)
-    if body.members != body.local_members:
-        free(body.members)
 
 
 cdef void* grow(
@@ -176,15 +181,32 @@ cdef Record* next_record(Body* body) noexcept nogil:
     return body.records + body.count
 
 
-cdef Member* next_member(Body* body) noexcept nogil:
-    cdef void* grown
-    if body.members_count == body.members_size:
-        grown = grow(body.members, body.local_members, &body.members_size, sizeof(Member))
-        if grown == NULL:
-            return NULL
-        body.members = <Member*> grown
-    body.members_count += 1
-    return body.members + body.members_count - 1
+cdef inline Member* member_of(Body* body, int field) noexcept nogil:
+    if not body.has_members:
+        body.has_members = True
+        memset(body.members, 0, sizeof(body.members))
+    return body.members + (field - FIELD_CREATE)
+
+
+cdef int name_member(const uint8_t* at, Py_ssize_t size) noexcept nogil:
+    if size == 6:
+        if memcmp(at, b"create", 6) == 0:
+            return FIELD_CREATE
+        if memcmp(at, b"config", 6) == 0:
+            return FIELD_CONFIG
+    elif size == 11:
+        if memcmp(at, b"producer_id", 11) == 0:
+            return FIELD_PRODUCER_ID
+    elif size == 12:
+        if memcmp(at, b"producer_seq", 12) == 0:
+            return FIELD_PRODUCER_SEQ
+    elif size == 15:
+        if memcmp(at, b"idempotency_key", 15) == 0:
+            return FIELD_IDEMPOTENCY_KEY
+    elif size == 20:
+        if memcmp(at, b"disable_backpressure", 20) == 0:
+            return FIELD_DISABLE_BACKPRESSURE
+    return FIELD_UNKNOWN
 
 
 cdef inline int name_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
@@ -203,30 +225,33 @@ cdef inline int name_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
     elif size == 7:
         if memcmp(at, b"records", 7) == 0:
             return FIELD_RECORDS
+    else:
+        return name_member(at, size)
     return FIELD_UNKNOWN
 
 
 cdef int name_escaped_field(const uint8_t* at, Py_ssize_t size) noexcept nogil:
-    """Keys may be written with escapes; the longest name has 7 letters, 6 bytes each."""
-    cdef uint8_t name[42]
+    """Keys may be written with escapes."""
+    cdef uint8_t name[NAME_BYTES_MAX]
     cdef Py_ssize_t decoded
-    if size > 42:
+    if size > NAME_BYTES_MAX:
         return FIELD_UNKNOWN
     decoded = unescape(at, at + size, name)
     return FIELD_UNKNOWN if decoded < 0 else name_field(name, decoded)
 
 
 cdef inline const uint8_t* read_field_name(
-    const uint8_t* at, const uint8_t* end, int* field, const uint8_t** key_end, Fault* fault
+    const uint8_t* at, const uint8_t* end, int* field, Fault* fault
 ) noexcept nogil:
     cdef bint escaped
-    cdef const uint8_t* behind = skip_key(at, end, key_end, &escaped, fault)
+    cdef const uint8_t* key_end
+    cdef const uint8_t* behind = skip_key(at, end, &key_end, &escaped, fault)
     if behind == NULL:
         return NULL
     if escaped:
-        field[0] = name_escaped_field(at + 1, key_end[0] - at - 2)
+        field[0] = name_escaped_field(at + 1, key_end - at - 2)
     else:
-        field[0] = name_field(at + 1, key_end[0] - at - 2)
+        field[0] = name_field(at + 1, key_end - at - 2)
     return behind
 
 
@@ -282,7 +307,6 @@ cdef const uint8_t* read_record(
     const uint8_t* at, const uint8_t* end, bint keyed, Record* record, Fault* fault
 ) noexcept nogil:
     """Note the fields of one element of `records`, whatever it is."""
-    cdef const uint8_t* key_end
     cdef const uint8_t* value
     cdef int field
     cdef bint closed = False
@@ -297,22 +321,24 @@ cdef const uint8_t* read_record(
     if at < end and at[0] == c"}":
         return at + 1
     while not closed:
-        value = read_field_name(at, end, &field, &key_end, fault)
+        value = read_field_name(at, end, &field, fault)
         if value == NULL:
             return NULL
-        if field == FIELD_TAG:
+        if field == FIELD_DATA:
+            at = skip_value(value, end, 3, fault)
+            if at != NULL:
+                record.data = value
+                record.data_len = at - value
+        elif field == FIELD_TAG:
             at = read_text(value, end, 3, &record.tag, fault)
         elif field == FIELD_NODE:
             at = read_text(value, end, 3, &record.node, fault)
         elif field == FIELD_META:
             at = read_meta(value, end, record, fault)
-        elif field == FIELD_KEY and keyed:
-            at = read_key(value, end, record, fault)
+        elif field == FIELD_KEY:
+            at = read_key(value, end, record, fault) if keyed else skip_value(value, end, 3, fault)
         else:
-            at = skip_value(value, end, 3, fault)
-            if field == FIELD_DATA and at != NULL:
-                record.data = value
-                record.data_len = at - value
+            return fail(fault, UNKNOWN_RECORD_FIELD, at)
         if at == NULL:
             return NULL
         at = skip_separator(at, end, c"}", NOT_A_MEMBER_END, &closed, fault)
@@ -352,7 +378,6 @@ cdef const uint8_t* read_records(const uint8_t* at, Body* body) noexcept nogil:
 cdef const uint8_t* read_top(const uint8_t* at, Body* body) noexcept nogil:
     """Read the members of the top-level object; the cursor stands on its brace."""
     cdef const uint8_t* end = body.end
-    cdef const uint8_t* key_end
     cdef const uint8_t* value
     cdef Member* member
     cdef int field
@@ -361,22 +386,20 @@ cdef const uint8_t* read_top(const uint8_t* at, Body* body) noexcept nogil:
     if at < end and at[0] == c"}":
         return at + 1
     while not closed:
-        value = read_field_name(at, end, &field, &key_end, &body.fault)
+        value = read_field_name(at, end, &field, &body.fault)
         if value == NULL:
             return NULL
         if field == FIELD_RECORDS:
             at = read_records(value, body)
         elif field == FIELD_NODE:
             at = read_text(value, end, 1, &body.node, &body.fault)
-        else:
-            member = next_member(body)
-            if member == NULL:
-                return fail(&body.fault, OUT_OF_MEMORY, at)
-            member.key = at
-            member.key_end = key_end
+        elif field >= FIELD_CREATE:
+            member = member_of(body, field)
             member.value = value
             at = skip_value(value, end, 1, &body.fault)
             member.value_end = at
+        else:
+            return fail(&body.fault, UNKNOWN_FIELD, at)
         if at == NULL:
             return NULL
         at = skip_separator(at, end, c"}", NOT_A_MEMBER_END, &closed, &body.fault)
@@ -645,12 +668,25 @@ cdef object slice_bytes(const uint8_t* at, const uint8_t* end):
 cdef dict build_envelope(const Body* body):
     cdef dict envelope = {}
     cdef const Member* member
-    cdef Py_ssize_t i
-    for i in range(body.members_count):
+    cdef int i
+    for i in range(MEMBERS):
         member = body.members + i
-        key = _decode_string(slice_bytes(member.key, member.key_end))
-        envelope[key] = slice_bytes(member.value, member.value_end)
+        if member.value != NULL:
+            envelope[ENVELOPE_FIELDS[i]] = slice_bytes(member.value, member.value_end)
     return envelope
+
+
+cdef int raise_fault(const Body* body) except -1:
+    """Raise what stopped the first pass."""
+    cdef bint escaped
+    cdef const uint8_t* at = body.fault.at
+    cdef int reason = body.fault.reason
+    if reason == UNKNOWN_FIELD or reason == UNKNOWN_RECORD_FIELD:
+        raise _field_refusal(
+            slice_bytes(at, skip_string(at, body.end, &escaped)),
+            body.count if reason == UNKNOWN_RECORD_FIELD else None,
+        )
+    return raise_refusal(reason, at - body.start, JSON_DEPTH_MAX if reason == TOO_DEEP else 0)
 
 
 cdef int raise_refusal(int reason, Py_ssize_t where, uint64_t limit) except -1:
@@ -672,11 +708,7 @@ cdef object build_batch(Body* body):
     else:
         read_body(body)
     if body.fault.reason:
-        raise_refusal(
-            body.fault.reason,
-            body.fault.at - body.start,
-            JSON_DEPTH_MAX if body.fault.reason == TOO_DEEP else 0,
-        )
+        raise_fault(body)
     reason = check_body(body)
     if reason:
         raise_refusal(reason, body.where, body.limit)
@@ -694,7 +726,7 @@ cdef object build_batch(Body* body):
         idx,
         body.count,
         body.frames_bytes - <uint64_t> FRAME_OVERHEAD * body.count,
-        build_envelope(body),
+        build_envelope(body) if body.has_members else {},
         hash_records(body) if body.limits.keyed else b"",
     )
 

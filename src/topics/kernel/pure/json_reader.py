@@ -65,6 +65,7 @@ class JsonReader:
         self.size = len(body)
         self.text = body
         self.at = 0
+        self.key = b""  # the last key that was read, as it was spelled
         try:
             body.decode()
         except UnicodeDecodeError as error:
@@ -125,7 +126,8 @@ class JsonReader:
         if found is None:
             self._refuse_key()
         self.at = found.end()
-        return decode_string(found.group(1))
+        self.key = found.group(1)
+        return decode_string(self.key)
 
     def _refuse_key(self) -> NoReturn:
         self.skip_ws()

@@ -29,7 +29,7 @@ from topics.kernel.layout import (
 from topics.kernel.pure.frame import open_view
 from topics.kernel.pure.json_reader import JsonReader, decode_string, names_dead_letter
 from topics.kernel.pure.partition import fnv1a_32
-from topics.kernel.refusals import refusal
+from topics.kernel.refusals import field_refusal, refusal
 
 _NO_CHECKSUM = bytes(8)
 _KEY_MEMBER = b'{"$key":'
@@ -86,8 +86,10 @@ class _Body:
             self._read_records()
         elif key == "node":
             self.node = self.reader.read_value(1)
-        else:
+        elif key in refusals.ENVELOPE_FIELDS:
             self.envelope[key] = self.reader.read_value(1)
+        else:
+            raise field_refusal(self.reader.key, None)
 
     def _read_records(self) -> None:
         self.records = []
@@ -120,6 +122,8 @@ class _Body:
 
     def _read_field(self, key: str) -> None:
         reader = self.reader
+        if key not in refusals.RECORD_FIELDS:
+            raise field_refusal(reader.key, self.count)
         if key == "meta" and reader.peek() == b"{":
             start = reader.at
             self._meta_keys = reader.read_members(lambda _: reader.read_value(4))
