@@ -1,6 +1,8 @@
 # The one task runner. `make` alone lists what it can do.
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Nothing is installed that is not the very file that was pinned, nor built with tools that are not.
+INSTALL := $(BIN)/pip install --quiet --require-hashes --no-build-isolation
 DIST ?= dist
 PYTHON ?= python3
 KERNEL := $(wildcard src/topics/kernel/*.py src/topics/kernel/*.pyx src/topics/kernel/native/*.pxi)
@@ -12,22 +14,27 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv and install everything a developer needs; quick when nothing changed
 
-$(STAMP): requirements/dev.txt pyproject.toml $(wildcard setup.py) $(KERNEL)
+$(STAMP): requirements/build.txt requirements/dev.txt pyproject.toml $(wildcard setup.py) $(KERNEL)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo "topics needs Python 3.11 or newer as '$(PYTHON)': install it, or run 'make setup PYTHON=python3.12'" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo "'$(PYTHON)' has no venv module: on Debian or Ubuntu run 'apt-get install python3-venv'" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --requirement requirements/dev.txt
+	$(INSTALL) --requirement requirements/build.txt
+	$(INSTALL) --requirement requirements/dev.txt
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	@ls src/topics/kernel/_native*.so >/dev/null 2>&1 \
 		|| echo "the native kernel was not built (is there a C compiler?): topics runs on its pure-Python twin, slower but the same"
 	@touch $@
 
-pins: ## refresh the pins in requirements/ from pyproject.toml
-	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group dev --upgrade --output-file requirements/dev.txt pyproject.toml
-	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group bench --upgrade --constraint requirements/dev.txt --output-file requirements/bench.txt pyproject.toml
-	$(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --group docs --upgrade --constraint requirements/dev.txt --output-file requirements/docs.txt pyproject.toml
+PIN := $(BIN)/uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes --upgrade
+
+pins: ## refresh the pins in requirements/, with the hashes of what they name, from pyproject.toml
+	$(PIN) --group dev --output-file requirements/dev.txt pyproject.toml
+	$(PIN) --group build --constraint requirements/dev.txt --output-file requirements/build.txt
+	$(PIN) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt pyproject.toml
+	$(PIN) --group docs --constraint requirements/dev.txt --output-file requirements/docs.txt pyproject.toml
+	$(PIN) --extra server --extra cli --constraint requirements/dev.txt --output-file requirements/server.txt pyproject.toml
 
 format: setup ## rewrite the code into the house style
 	$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format --quiet .
@@ -60,7 +67,7 @@ cluster: setup ## the tests of the pipeline, spark-submit, a shipped package and
 	$(BIN)/python -m tests.cluster
 
 bench: setup ## the server beside Redis, NATS, nginx and ASGI servers, as ratios in one run
-	$(BIN)/pip install --quiet --requirement requirements/bench.txt
+	$(INSTALL) --requirement requirements/bench.txt
 	$(BIN)/python -m benchmarks.server
 
 bench-engine: setup ## how fast the engine is, as ratios in one run
@@ -70,7 +77,7 @@ bench-pipeline: setup ## Spark over topics beside Spark over files, as ratios in
 	$(BIN)/python -m benchmarks.pipeline
 
 docs: setup ## build the site into ./site; a warning is an error
-	$(BIN)/pip install --quiet --requirement requirements/docs.txt
+	$(INSTALL) --requirement requirements/docs.txt
 	$(BIN)/mkdocs build --strict # not --quiet: then no warning is counted
 
 dist: setup ## build the sdist, and from it the wheel with the compiled kernel, into ./dist; with the pinned tools of .venv

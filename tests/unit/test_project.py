@@ -42,11 +42,37 @@ def test_no_file_names_this_machine_or_a_package_host(pattern: re.Pattern[str]) 
     assert found == []
 
 
-@pytest.mark.parametrize("group", ["dev", "bench", "docs"])
-def test_the_pins_are_names_and_versions_only(group: str) -> None:
-    for line in (ROOT / f"requirements/{group}.txt").read_text(encoding="utf-8").splitlines():
-        if not line.lstrip().startswith("#"):
-            assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; .+)?", line)
+@pytest.mark.parametrize("pins", sorted((ROOT / "requirements").glob("*.txt")), ids=str)
+def test_the_pins_are_names_versions_and_hashes_only(pins: Path) -> None:
+    text = re.sub(r"^ +#.*\n", "", pins.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    entry = r"[a-z0-9-]+==[\w.]+( ; [^\\\n]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+\n"
+    assert re.fullmatch(f"({entry})+", text)
+
+
+def test_nothing_is_installed_whose_hash_is_not_pinned() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    makefile = makefile.replace(
+        "$(INSTALL)", re.findall(r"^INSTALL := (.+)$", makefile, re.MULTILINE)[0]
+    )
+    image = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+    installs = re.findall(r"\bpip (?:install|wheel) (.+)$", makefile + image, re.MULTILINE)
+    assert len(installs) > 6
+    for line in installs:
+        assert "--require-hashes" in line or "--no-deps" in line, line
+        assert (
+            "--no-build-isolation" in line
+            or "--only-binary" in line
+            or "build.txt" in line
+            or ("--no-index" in line)
+        ), line
+
+
+def test_the_tools_of_the_build_are_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert sorted(project["build-system"]["requires"]) == project["dependency-groups"]["build"]
+    pins = (ROOT / "requirements/build.txt").read_text(encoding="utf-8")
+    for asked in project["build-system"]["requires"]:
+        assert re.search(rf"^{re.split('[><=]', asked)[0]}==", pins, re.MULTILINE), asked
 
 
 @pytest.mark.parametrize("group", ["dev", "bench", "docs"])
@@ -69,7 +95,7 @@ def test_every_dependency_is_justified(extra: str) -> None:
         assert f"`{name}`" in page
 
 
-@pytest.mark.parametrize("group", ["bench", "docs"])
+@pytest.mark.parametrize("group", ["build", "bench", "docs", "server"])
 def test_the_sets_of_pins_agree(group: str) -> None:
     pins = [
         dict(re.findall(r"^([a-z0-9-]+)==([\w.]+)", page.read_text(encoding="utf-8"), re.MULTILINE))
