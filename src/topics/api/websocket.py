@@ -2,7 +2,8 @@
 
 Owns the socket after the upgrade; what the messages mean is in `websocket_ops`.
 Keeps: messages are handled in the order they came, one at a time; nothing grows without bound:
-a message, what waits to be handled, what the reader has not taken.
+a message, what waits to be handled, what the reader has not taken. However small its frames are,
+a connection takes a share of them in a turn of the loop, and is not read from while more wait.
 """
 
 import asyncio
@@ -27,11 +28,13 @@ from topics.api.http1 import Http1Connection
 from topics.api.live import LINGER_S, RETRY_AFTER_MS
 from topics.api.origin import check_origin
 from topics.api.patience import Patience
+from topics.api.shares import TURN_S
 from topics.api.sse import check_room
 from topics.api.websocket_ops import WebSocketOps
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import Trouble, WebSocketMessages
 from topics.errors import RequestError
+from topics.limits import MIB
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -39,6 +42,11 @@ if TYPE_CHECKING:
 PING_S = 15.0
 MAX_UNDER_WAY = 128
 """Writes of one connection that are not yet safe; more wait in the kernel."""
+FRAMES_A_TURN = 128
+"""The protocol is read in Python, some 15 µs a frame: then the other connections have theirs."""
+MESSAGES_A_TURN = 32
+MAX_MESSAGE_BYTES = 8 * MIB
+"""One message is read in one go, on the loop; more records at once come by POST."""
 PLAIN = WebSocketMessages()
 
 
@@ -77,14 +85,18 @@ class WebSocketConnection(asyncio.Protocol):
         self._protocol = protocol
         self._accepted = accepted
         self._transport: asyncio.Transport | None = None
-        self._parts: list[str] = []
-        self._part_bytes = 0
-        self._messages: deque[str] = deque()
+        self._message_max = min(app.config.max_body_bytes, MAX_MESSAGE_BYTES)
+        self._message = bytearray()
+        """What has come of one that is not whole."""
+        self._messages: deque[bytes] = deque()
+        self._has_input = False
+        """There may be frames that were received and not looked at."""
+        self._is_waiting = False
+        """Its share of a turn to come is asked for."""
         self._handling = False
         self._closing = False
         self._stopping = False
         self._reading_paused = False
-        self._resuming = False
         self._sent_bytes = self._seen_bytes = 0
         now_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
@@ -112,11 +124,50 @@ class WebSocketConnection(asyncio.Protocol):
             return
         try:
             self._protocol.receive_data(data)
-            for event in self._protocol.events():
-                self._take(event)
         except ProtocolError as error:
             self.close(CloseReason.PROTOCOL_ERROR, str(error))
-        self._handle_next()
+        self._has_input = True
+        if not self._is_waiting:
+            self._work()
+
+    # Shares of the loop.
+
+    def _work(self) -> None:
+        """Do a share of what there is to do; the rest is for a turn to come."""
+        self._is_waiting = False
+        if self._may_take():
+            self._take_frames()
+        self._handle_some()
+        self._regulate()
+        self._ask_to_work()
+
+    def _ask_to_work(self) -> None:
+        if self._is_waiting or self._closing:
+            return
+        if self._may_take() or self._may_handle() or self._may_read() == self._reading_paused:
+            self._is_waiting = True
+            self._app.shares.ask(self._work)
+
+    def _may_take(self) -> bool:
+        """Tell whether frames may be looked at: each may ask for an answer."""
+        return self._has_input and not (self._messages or self._closing) and self._has_room()
+
+    def _may_handle(self) -> bool:
+        ready = bool(self._messages) and not (self._handling or self._closing)
+        return ready and self._has_room()
+
+    def _may_read(self) -> bool:
+        return not (self._has_input or self._messages) and self._has_room()
+
+    def _take_frames(self) -> None:
+        try:
+            for count, event in enumerate(self._protocol.events(), 1):  # read as they are asked for
+                self._take(event)
+                if count == FRAMES_A_TURN or self._closing:
+                    return
+        except ProtocolError as error:
+            self.close(CloseReason.PROTOCOL_ERROR, str(error))
+        self._has_input = False
 
     def _take(self, event: Event) -> None:
         match event:
@@ -134,45 +185,43 @@ class WebSocketConnection(asyncio.Protocol):
                 pass  # a pong
 
     def _take_text(self, event: TextMessage) -> None:
-        self._part_bytes += len(event.data.encode())
-        if self._part_bytes > self._app.config.max_body_bytes:
-            self.close(CloseReason.MESSAGE_TOO_BIG, "the message is larger than max_body_bytes")
-            return
-        self._parts.append(event.data)
-        if event.message_finished:
-            self._messages.append("".join(self._parts))
-            self._parts, self._part_bytes = [], 0
+        self._message += event.data.encode()
+        if len(self._message) > self._message_max:
+            self._message.clear()
+            reason = f"a message may have {self._message_max} bytes: POST larger batches"
+            self.close(CloseReason.MESSAGE_TOO_BIG, reason)
+        elif event.message_finished:
+            self._messages.append(bytes(self._message))
+            self._message.clear()
 
     # Messages.
 
-    def _handle_next(self) -> None:
-        """Handle what waits, up to the first that takes time."""
-        while self._messages and not self._handling and not self._closing and self._has_room():
-            waits = self._ops.handle(self._messages.popleft().encode())
+    def _handle_some(self) -> None:
+        """Handle what waits, up to the first that takes time, or to the end of this share."""
+        until_s = self._app.clock.monotonic_s() + TURN_S
+        for _ in range(MESSAGES_A_TURN):
+            if not self._may_handle():
+                return
+            waits = self._ops.handle(self._messages.popleft())
             if waits is not None:
                 self._handling = True
                 self._app.spawn(self._finish(waits))
-        self._regulate()
+            if self._app.clock.monotonic_s() >= until_s:
+                return
 
     async def _finish(self, waits: Coroutine[Any, Any, None]) -> None:
         try:
             await waits
         finally:
             self._handling = False
-            self._handle_next()
+            self._ask_to_work()
             self._end_if_settled()
 
     def on_settled(self) -> None:
         """Hear that a write of this connection is safe, or failed."""
         self._end_if_settled()
         # Not now: the writes of a batch are answered in a row, and no message may come between.
-        if self._reading_paused and not self._resuming:
-            self._resuming = True
-            self._app.loop.call_soon(self._resume)
-
-    def _resume(self) -> None:
-        self._resuming = False
-        self._handle_next()
+        self._ask_to_work()
 
     def _has_room(self) -> bool:
         limit = self._app.config.stream_buffer_bytes
@@ -180,7 +229,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
-        stop = bool(self._messages) or not self._has_room()
+        stop = not self._may_read()
         if self._transport is None or self._closing or stop == self._reading_paused:
             return
         self._reading_paused = stop
@@ -219,6 +268,7 @@ class WebSocketConnection(asyncio.Protocol):
             return
         self._closing = True
         self._messages.clear()
+        self._message.clear()
         self._ops.close()
         self._app.metrics.websocket_connections -= 1
         self._caller.streams -= 1
@@ -281,5 +331,4 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _on_room(self) -> None:
         self._ops.pump_blocked()
-        if self._reading_paused:
-            self._handle_next()
+        self._ask_to_work()

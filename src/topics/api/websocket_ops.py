@@ -19,9 +19,10 @@ from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import WebSocketMessages
 from topics.engine.watch.watcher import Sink, Watcher
 from topics.errors import Closed, LimitReached, RequestError, TopicsError
+from topics.limits import KIB
 from topics.model.append import Appended
 from topics.model.watch import WILDCARD
-from topics.model.websocket import Asked, ClientOp
+from topics.model.websocket import Asked, ClientOp, PublishOp
 from topics.storage.wal.group_commit import Commitment
 
 if TYPE_CHECKING:
@@ -29,8 +30,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOBODY = Asked()
+MAX_OP_BYTES = 128 * KIB
+"""Of a message that brings no records."""
+LISTED_BYTES = 512
+"""So much one topic may take, where more of them are allowed than by default."""
+MAX_CONFIG_BYTES = 16 * KIB
+_PUBLISH_NAME = b'"publish"'
 _DECODE: Callable[[bytes], ClientOp] = msgspec.json.Decoder(ClientOp).decode
 _DECODE_ASKED: Callable[[bytes], Asked] = msgspec.json.Decoder(Asked).decode
+_DECODE_PUBLISH: Callable[[bytes], PublishOp] = msgspec.json.Decoder(PublishOp).decode
+_DECODE_CONFIG: Callable[[bytes], dict[str, Any] | None] = msgspec.json.Decoder(
+    dict[str, Any] | None
+).decode
 _READ, _WRITE, _PUBLISH_CONFIG = (
     frozenset({"read"}), frozenset({"write"}), frozenset({"write", "admin"}),
 )  # fmt: skip
@@ -53,10 +64,11 @@ class WebSocketOps:
         self._watchers: list[Watcher] = []
         self.under_way = 0
         """Writes that were not answered yet."""
-        self._handlers: dict[str, Callable[[ClientOp, bytes], Waits]] = {
+        self._names_max = app.config.max_watch_topics
+        self._op_max = max(MAX_OP_BYTES, LISTED_BYTES * self._names_max)
+        self._handlers: dict[str, Callable[[ClientOp], None]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
-            "publish": self._publish,
             "ping": self._ping,
         }
 
@@ -65,18 +77,31 @@ class WebSocketOps:
         asked = NOBODY
         try:
             asked = _decode(_DECODE_ASKED, raw)
-            op = _decode(_DECODE, raw)
-            handler = self._handlers.get(op.op)
-            if handler is None:
-                raise RequestError(f"op must be one of {', '.join(self._handlers)}")  # noqa: TRY301
-            if self._app.stopping:
-                raise Closed(STOPPING)  # noqa: TRY301
-            return handler(op, raw)
+            if bytes(asked.op) == _PUBLISH_NAME:
+                self._check_running()
+                return self._publish(_decode(_DECODE_PUBLISH, raw), raw)
+            self._handle_small(raw)
         except TopicsError as error:
             self._fail(asked, error)
         except Exception as bug:  # noqa: BLE001 - the border: a bug is answered and logged
             self._fail_bug(asked, bug)
         return None
+
+    def _handle_small(self, raw: bytes) -> None:
+        if len(raw) > self._op_max:
+            raise RequestError(f"a message may have {self._op_max} bytes, unless it is a publish")
+        op = _decode(_DECODE, raw)
+        handler = self._handlers.get(op.op)
+        if handler is None:
+            raise RequestError(f"op must be one of {', '.join([*self._handlers, 'publish'])}")
+        if len(op.names) > self._names_max:
+            raise RequestError(f"a message may name {self._names_max} topics or patterns")
+        self._check_running()
+        handler(op)
+
+    def _check_running(self) -> None:
+        if self._app.stopping:
+            raise Closed(STOPPING)
 
     def close(self) -> None:
         for watcher in self._watchers:
@@ -94,12 +119,10 @@ class WebSocketOps:
 
     # The ops.
 
-    def _ping(self, op: ClientOp, raw: bytes) -> None:
-        del raw
+    def _ping(self, op: ClientOp) -> None:
         self._reply("pong", op, {"ts": self._app.clock.now_ms()})
 
-    def _subscribe(self, op: ClientOp, raw: bytes) -> None:
-        del raw
+    def _subscribe(self, op: ClientOp) -> None:
         self._caller.check_scopes(_READ)
         watcher = build_watcher(
             self._app,
@@ -111,6 +134,8 @@ class WebSocketOps:
         )
         self._make_room(watcher)
         self._reply("subscribed", op, {"topics": describe_places(watcher)})
+        if not (watcher.places or watcher.patterns):
+            return  # all that was named was left out
         self._watchers.append(watcher)
         watcher.on_behind = self._app.live.schedule
         watcher.open(self._peer)
@@ -124,17 +149,20 @@ class WebSocketOps:
         for name in again:
             self._drop(name)
 
-    def _unsubscribe(self, op: ClientOp, raw: bytes) -> None:
-        del raw
+    def _unsubscribe(self, op: ClientOp) -> None:
         names = op.names or [*_names_of(self._watchers)]
         self._reply("unsubscribed", op, {"topics": [name for name in names if self._drop(name)]})
 
-    def _publish(self, op: ClientOp, raw: bytes) -> Waits:
+    def _publish(self, op: PublishOp, raw: bytes) -> Waits:
         if op.topic is None:
             raise RequestError("publish needs a topic")
-        self._caller.check_scopes(_WRITE if op.config is None else _PUBLISH_CONFIG)
+        config_json = bytes(op.config)
+        if len(config_json) > MAX_CONFIG_BYTES:
+            raise RequestError(f"the config of a topic may have {MAX_CONFIG_BYTES} bytes")
+        config = _decode(_DECODE_CONFIG, config_json)
+        self._caller.check_scopes(_WRITE if config is None else _PUBLISH_CONFIG)
         self._caller.check_name(op.topic)
-        self._caller.check_config(op.config or {})
+        self._caller.check_config(config or {})
         topic = self._app.engine.find_topic(op.topic)
         parent = None if topic is not None else self._app.engine.find_partitioned(op.topic)
         write = read_write(raw, self._app.config, keyed=parent is not None)
@@ -146,7 +174,7 @@ class WebSocketOps:
         self._submit(op, topic, write, created=False)
         return None
 
-    async def _create_and_publish(self, op: ClientOp, write: Write) -> None:
+    async def _create_and_publish(self, op: PublishOp, write: Write) -> None:
         assert op.topic is not None
         try:
             topic, created = await self._app.ready_log.topic_for_write(op.topic, write)
@@ -156,7 +184,7 @@ class WebSocketOps:
         except Exception as bug:  # noqa: BLE001 - the border: a bug is answered and logged
             self._fail_bug(op, bug)
 
-    def _submit(self, op: ClientOp, topic: Topic, write: Write, *, created: bool) -> None:
+    def _submit(self, op: PublishOp, topic: Topic, write: Write, *, created: bool) -> None:
         waiter = self._app.ready_log.waiter_of(topic)
         waiter.submit_gathered()  # asked for before this write
         _, ticket = self._app.engine.submit_append(topic, write, waiter=waiter)
@@ -175,7 +203,7 @@ class WebSocketOps:
 
         waiter.tell(ticket, done)
 
-    def _submit_spread(self, op: ClientOp, spread: Spread) -> None:
+    def _submit_spread(self, op: PublishOp, spread: Spread) -> None:
         self.under_way += 1
 
         def done(spread: Spread) -> None:
@@ -209,16 +237,16 @@ class WebSocketOps:
 
     # Answers.
 
-    def _reply(self, op_name: str, op: ClientOp, fields: dict[str, object]) -> None:
+    def _reply(self, op_name: str, op: ClientOp | PublishOp, fields: dict[str, object]) -> None:
         body = msgspec.json.encode(fields)
         self._peer.write(WebSocketMessages(_encode_id(op)).wrap(op_name.encode(), body, b""))
 
-    def _fail(self, op: Asked | ClientOp, error: TopicsError) -> None:
+    def _fail(self, op: Asked | PublishOp, error: TopicsError) -> None:
         _, fields = describe_error(error)
         body = msgspec.json.encode(fields)
         self._peer.write(WebSocketMessages(_encode_id(op)).wrap(b"error", body, b""))
 
-    def _fail_bug(self, op: Asked | ClientOp, bug: Exception) -> None:
+    def _fail_bug(self, op: Asked | PublishOp, bug: Exception) -> None:
         self._app.request_log.stream_bug(bug)
         self._fail(op, TopicsError("something went wrong here: the server's log has the details"))
 
@@ -232,7 +260,7 @@ def _decode(decoder: Callable[[bytes], T], raw: bytes) -> T:
         raise RequestError("the message is nested too deep") from None
 
 
-def _encode_id(op: Asked | ClientOp) -> bytes | None:
+def _encode_id(op: Asked | ClientOp | PublishOp) -> bytes | None:
     return None if op.request_id is None else msgspec.json.encode(op.request_id)
 
 

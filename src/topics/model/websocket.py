@@ -1,8 +1,8 @@
 """What a client says on a WebSocket."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from topics.model.diff import Seq, Ts, check_seq, check_window
 from topics.model.watch import WatchOptions, WatchStart
@@ -13,7 +13,17 @@ RequestId = Annotated[str, Meta(max_length=256)] | int | None
 class Asked(Struct, frozen=True, kw_only=True):
     """What is wanted of a message whose other fields make no sense."""
 
+    op: Raw = Raw(b'""')
     request_id: RequestId = None
+
+
+class PublishOp(Struct, frozen=True, kw_only=True):
+    """What `publish` says besides the fields of a write."""
+
+    op: str = ""
+    request_id: RequestId = None
+    topic: str | None = None
+    config: Raw = Raw(b"null")
 
 
 class ClientOp(WatchOptions, frozen=True, kw_only=True):
@@ -28,7 +38,6 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
     from_ts: Ts = 0
     until_ts: Ts = 0
     lenient: bool = False
-    config: dict[str, Any] | None = None
 
     @property
     def names(self) -> list[str]:

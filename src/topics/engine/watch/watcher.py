@@ -172,12 +172,14 @@ class Watcher:
         return True
 
     def _drop_partitions(self, parent: str) -> bool:
+        if parent not in self.parents:
+            return False
         names = [
             place.name
             for place in self.places.values()
             if place.by_pattern and (parse_partition_name(place.name) or ("", 0))[0] == parent
         ]
-        if parent not in self.parents or not names:
+        if not names:
             return False
         self.parents.discard(parent)
         for name in names:
