@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from topics.testing.server_process import ServerProcess
 
 
-def rss_bytes(server: ServerProcess) -> int:
-    """Return the memory of the server, as the kernel counts it."""
+def rss_bytes(server: ServerProcess, *, peak: bool = False) -> int:
+    """Return the memory of the server, as the kernel counts it; or the most it ever had."""
+    field = "VmHWM" if peak else "VmRSS"
     with open(f"/proc/{server.pid}/status", encoding="ascii") as status:  # noqa: PTH123 - procfs
-        line = next(line for line in status if line.startswith("VmRSS"))
+        line = next(line for line in status if line.startswith(field))
     return int(line.split()[1]) * 1024
 
 
