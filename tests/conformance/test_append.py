@@ -201,12 +201,14 @@ def test_a_field_that_nobody_knows_is_refused_with_the_nearest_name(api: Api) ->
     for body, field, nearest in (
         ({"records": [{"data": 1, "tags": "x"}]}, "tags", "tag"),
         ({"records": [{"data": 1}], "nodes": "n"}, "nodes", "node"),
+        ({"records": [{"data": 1}], "topic": "t"}, "topic", None),
         ({"records": [{"data": 1}], "config": {"cap_record": 1}}, "cap_record", "cap_records"),
     ):
         response = api.post(f"topics/{topic}", body)
         detail = refused(response, 400, "invalid_request")
-        assert detail == {"field": field, "nearest": nearest}
-        assert f"unknown field {field!r}: did you mean {nearest!r}?" in response.text
+        assert (detail["field"], detail.get("nearest")) == (field, nearest)
+        assert f"unknown field {field!r}: " in response.text
+        assert nearest is None or f"did you mean {nearest!r}?" in response.text
     assert api.state(topic)["head_seq"] == 1
 
 

@@ -165,7 +165,7 @@ class WebSocketOps:
         self._caller.check_config(config or {})
         topic = self._app.engine.find_topic(op.topic)
         parent = None if topic is not None else self._app.engine.find_partitioned(op.topic)
-        write = read_write(raw, self._app.config, keyed=parent is not None)
+        write = read_write(raw, self._app.config, keyed=parent is not None, message=True)
         if parent is not None:
             self._submit_spread(op, self._app.engine.plan_spread(parent, write))
             return None

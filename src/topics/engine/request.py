@@ -12,6 +12,7 @@ from msgspec import Struct
 from topics.engine.diff import DiffRequest
 from topics.errors import RequestError
 from topics.kernel import Batch, Gathering, parse_batch
+from topics.kernel.refusals import BODY_FIELDS, MESSAGE_FIELDS
 from topics.limits import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_LIMIT,
@@ -23,6 +24,7 @@ from topics.limits import (
 from topics.model.append import WriteOptions
 from topics.model.diff import parse_match
 from topics.model.topic_config import TopicConfig, check_config_names
+from topics.nearest import unknown_field
 
 MAX_PRODUCER_ID_BYTES = 128
 MAX_PRODUCER_SEQ = 2**64 - 1
@@ -59,9 +61,11 @@ def read_write(
     *,
     keyed: bool = False,
     dead_letters: bool = False,
+    message: bool = False,
 ) -> Write:
     """Read a JSON body `{"records": […], …}` in one pass; `keyed` is for partitions.
 
+    A `message` of a WebSocket has an op, a topic and an id beside them.
     `dead_letters` is for the server's own writes: only they may say which queue a record died in.
     """
     batch = parse_batch(
@@ -76,7 +80,7 @@ def read_write(
     )
     if not batch.envelope:
         return Write(batch=batch, options=NO_OPTIONS, config={})
-    envelope = _decode_envelope(batch.envelope)
+    envelope = _decode_envelope(batch.envelope, message=message)
     options = WriteOptions(
         idempotency_key=envelope.idempotency_key,
         producer_id=envelope.producer_id,
@@ -190,12 +194,17 @@ def build_diff_request(  # noqa: PLR0913 - one argument a field of the contract
     )
 
 
-def _decode_envelope(envelope: Mapping[str, bytes]) -> _Envelope:
+def _decode_envelope(envelope: Mapping[str, bytes], *, message: bool) -> _Envelope:
+    fields = {}
     for name, raw in envelope.items():
+        if name not in MESSAGE_FIELDS:
+            fields[name] = msgspec.Raw(raw)
+        elif not message:
+            known = [other for other in BODY_FIELDS if other not in MESSAGE_FIELDS]
+            raise unknown_field(name, known)
         if len(raw) > MAX_ENVELOPE_FIELD_BYTES:
             limit = MAX_ENVELOPE_FIELD_BYTES
             raise RequestError(f"append: {name!r} is longer than {limit} bytes: shorten it")
-    fields = {name: msgspec.Raw(raw) for name, raw in envelope.items()}
     try:
         decoded = msgspec.json.decode(msgspec.json.encode(fields), type=_Envelope)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

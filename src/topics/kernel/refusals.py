@@ -67,7 +67,12 @@ ENVELOPE_FIELDS: Final = (
     "producer_seq",
     "idempotency_key",
     "disable_backpressure",
+    "op",
+    "topic",
+    "request_id",
 )
+MESSAGE_FIELDS: Final = ("op", "topic", "request_id")
+"""Of these, what only a message of a WebSocket has: whoever takes another body refuses them."""
 BODY_FIELDS: Final = ("records", "node", *ENVELOPE_FIELDS)
 _TOKEN_BYTES_MAX = 400
 """A longer name is shown as it begins, escapes and all."""
@@ -137,7 +142,7 @@ def field_refusal(token: bytes, record: int | None) -> UnknownField:
     if name in RECORD_FIELDS:
         message = f"unknown field {name!r}: it belongs into a record, as in {_EXAMPLE}"
         return UnknownField(message, name, "records")
-    return unknown_field(name, BODY_FIELDS)
+    return unknown_field(name, [name for name in BODY_FIELDS if name not in MESSAGE_FIELDS])
 
 
 def refusal(reason: int, where: int = 0, limit: int = 0) -> RequestError:
