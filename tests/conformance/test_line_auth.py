@@ -105,6 +105,23 @@ def test_a_wrong_key_later_leaves_the_one_before(client: LineClient) -> None:
     assert client.ok("CONSUME", "other 0 0").startswith("messages=")
 
 
+@pytest.mark.parametrize("first", ["POST / HTTP/1.1", "", "AUTH|root-key", "x" * 9000])
+def test_a_key_is_not_even_looked_at_behind_a_line_that_is_no_envelope(
+    client: LineClient, server: ServerProcess, first: str
+) -> None:
+    client.send(f"{first}\r\n\r\nV1|1|AUTH|root-key\nV1|2|PRODUCE|forged k:v\n".encode())
+    replies = []
+    try:
+        while reply := client.read():
+            replies.append(reply)
+    except ConnectionError:
+        pass
+    assert all(reply.startswith(b"V1|0|ERR|BAD_REQUEST|a request is") for reply in replies)
+    assert len(replies) <= 1
+    with open_client(server.url, key="root-key") as api:
+        assert api.get("/v0/topics/forged").status_code == 404
+
+
 def test_a_stranger_sends_no_long_lines_and_gains_no_time_by_talking(client: LineClient) -> None:
     client.send(b"V1|9|AUTH|" + b"x" * 10_000 + b"\n")
     assert client.read() == b"V1|9|ERR|BAD_REQUEST|a line may have 4096 bytes\n"

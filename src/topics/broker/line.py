@@ -18,6 +18,7 @@ NO_ID: Final = "0"
 _HEAD_BYTES: Final = MAX_ID_BYTES + 16
 """Of a line that is too long: enough to tell its id."""
 _VERSION: Final = b"V1"
+_BEGINNING: Final = _VERSION + b"|"
 _CONTROLS: Final = "\x00-\x1f\x7f-\x9f"
 _CONTROL: Final = re.compile(f"[{_CONTROLS}]")
 _UNSAFE_IN_VALUE: Final = re.compile(f"[,%{_CONTROLS}]")
@@ -49,6 +50,9 @@ class Refusal(Struct, frozen=True):
         return text.encode(errors="backslashreplace")
 
 
+NO_ENVELOPE: Final = Refusal(NO_ID, "BAD_REQUEST", "a request is V1|<id>|<COMMAND>|<args>")
+
+
 class TooLong(Struct, frozen=True):
     """A line above the limit: how it began."""
 
@@ -73,6 +77,11 @@ class LineBuffer:
     @property
     def held_bytes(self) -> int:
         return len(self._bytes)
+
+    @property
+    def may_be_envelope(self) -> bool:
+        """Tell whether the next line, as far as it is here, begins as an envelope does."""
+        return _BEGINNING.startswith(self._bytes[: len(_BEGINNING)])
 
     @property
     def is_inside_line(self) -> bool:
@@ -107,7 +116,7 @@ def parse_request(line: bytes) -> Request | Refusal:
     """Read one line; what is wrong with it is a value, too."""
     parts = line.split(b"|", 3)
     if parts[0] != _VERSION or len(parts) < 3:
-        return Refusal(NO_ID, "BAD_REQUEST", "a request is V1|<id>|<COMMAND>|<args>")
+        return NO_ENVELOPE
     request_id = _parse_id(parts[1])
     if request_id is None:
         rule = f"an id has 1 to {MAX_ID_BYTES} bytes of UTF-8 without control characters"

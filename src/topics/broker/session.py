@@ -3,7 +3,9 @@
 A run of PRODUCEs, or of COMMITs, is under way together and shares syncs; whatever comes behind
 another command waits for its answer, since it may rely on what that does.
 Keeps: nothing of a connection grows without bound: the line it is sending, its pipeline, and what
-it has not read yet. No key is ever written back.
+it has not read yet. No key is ever written back. Whoever does not begin with an envelope is no
+client of ours, and nothing that it says is done: a browser can be made to send lines here, but not
+without the head of an HTTP request before them.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from topics.broker.commands import AUTH, COMMANDS, code_of
 from topics.broker.desk import Caller, Desk, Work
 from topics.broker.line import (
     MAX_LINE_BYTES,
+    NO_ENVELOPE,
     LineBuffer,
     Refusal,
     Request,
@@ -58,6 +61,8 @@ class Session(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._caller: Caller | None = desk.keys.anonymous if desk.keys.is_open else None
         self._lines = LineBuffer(MAX_LINE_BYTES if self._caller else MAX_STRANGER_LINE_BYTES)
+        self._has_begun = False
+        """Its first line is whole, and an envelope."""
         self._held: Request | None = None
         """Read, and waiting for the answers before it."""
         self._answers: deque[_Answer] = deque()
@@ -208,9 +213,13 @@ class Session(asyncio.Protocol):
         return bool(self._answers) and self._answers[-1].command != request.command
 
     def _next_request(self) -> Request | Refusal | None:
+        if not self._has_begun and not self._lines.may_be_envelope:
+            self.drain()
+            return NO_ENVELOPE
         line = self._lines.take()
         if line is None:
             return None
+        self._has_begun = True
         if isinstance(line, TooLong):
             return refuse_too_long(line, self._lines.limit_bytes)
         return parse_request(line)

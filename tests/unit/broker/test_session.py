@@ -10,6 +10,7 @@ from topics.broker import listener as listener_module
 from topics.broker import produce, session
 from topics.broker.commands import COMMANDS
 from topics.broker.desk import Caller, Desk
+from topics.broker.line import NO_ENVELOPE
 from topics.broker.listener import BrokerListener
 from topics.clock import SystemClock
 from topics.config import ServerConfig
@@ -66,6 +67,41 @@ def test_many_lines_of_a_connection_share_syncs() -> None:
             ]
             assert broker.disk.calls_made - before < 60
             assert await talk.ask("V1|1|OFFSET|g t 0") == "V1|1|OK|offset=99"
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "\n", " V1|0|OFFSET|g t 0\n", "v1|0|OFFSET|g t 0\n",
+     "x" * 5000 + "\n", "V1\n"],
+)  # fmt: skip
+def test_nothing_is_done_behind_a_first_line_that_is_no_envelope(beginning: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        await broker.log.create("t")
+        line = "V1|1|PRODUCE|t k:forged\nV1|2|OFFSET|g t 0\n"
+        for parts in ([beginning + line], [beginning[0], beginning[1:], line]):
+            async with broker.connect() as talk:
+                for part in parts:
+                    talk.writer.write(part.encode())
+                    await asyncio.sleep(0)
+                assert await talk.read() in (NO_ENVELOPE.format().decode()[:-1], "")
+                assert await talk.read() == ""
+        assert (await broker.log.state("t")).head_seq == 0
+        async with broker.connect() as talk:
+            assert (await talk.ask("V1||FLY|")).startswith("V1|0|ERR|BAD_REQUEST|an id has")
+            assert (await talk.ask("hello")).startswith("V1|0|ERR|BAD_REQUEST|a request is")
+            assert await talk.ask("V1|1|PRODUCE|t k:v") == "V1|1|OK|partition=0 offset=0"
+
+    with_broker(scenario)
+
+
+def test_who_begins_with_no_envelope_is_hung_up_on_before_the_line_ends() -> None:
+    async def scenario(broker: Broker) -> None:
+        async with broker.connect() as talk:
+            talk.writer.write(b"G")
+            assert await talk.read() == "V1|0|ERR|BAD_REQUEST|a request is V1|<id>|<COMMAND>|<args>"
+            assert await talk.read() == ""
 
     with_broker(scenario)
 
