@@ -21,6 +21,7 @@ from tests.conformance.raw_http import (
 )
 
 from topics.api.routes import ROUTES, Route
+from topics.config import ServerConfig
 from topics.testing.server_process import ServerProcess
 
 SETTINGS = {
@@ -392,11 +393,12 @@ def test_half_a_body_and_an_end_write_nothing(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("depth", [1_000, 200_000])
+@pytest.mark.parametrize("depth", [1_000, 200_000])  # the second as far as the route takes it
 @pytest.mark.parametrize("route", TAKES_JSON, ids=lambda route: route.label)
 def test_a_body_that_is_nested_too_deep_is_refused(
     server: ServerProcess, route: Route, depth: int, transport: str
 ) -> None:
+    depth = min(depth, route.body_max(ServerConfig()) // 2 - 100)
     with open_client(server.url, transport=transport) as client:
         topic = fresh("deep")
         ok(client.put(f"/v0/topics/{topic}", json={"type": "queue"}), 201)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from topics.aio import AsyncLog
 from topics.api.append import answer_gathered, gather
 from topics.api.auth import Caller, Keyring
-from topics.api.body import decode_body
+from topics.api.body import check_body_size, decode_body
 from topics.api.connection import STOPPING, Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
@@ -31,6 +31,7 @@ from topics.api.sessions import Sessions
 from topics.api.shares import Shares
 from topics.api.sse import accepts_events
 from topics.api.tickets import Tickets
+from topics.api.turns import Turns
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
 from topics.config import ServerConfig
@@ -41,7 +42,6 @@ from topics.errors import (
     Closed,
     LimitReached,
     NotReady,
-    PayloadTooLarge,
     TopicsError,
     UnsupportedMediaType,
 )
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 REMEMBERED_HEADS = 1024
 REMEMBERED_HEAD_BYTES = 1024
 EARLY_STREAMS = 4096
+REFUSED_BODY_BYTES = 64 * 1024
+"""So much of a body that is not wanted is waited for, so that its connection can go on."""
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -71,7 +73,7 @@ class App:
         self.config = config
         self.keyring = keyring
         self.clock = clock
-        self.loop = loop
+        self.loop, self.turns = loop, Turns(loop, clock)
         self.tickets = Tickets(clock)
         self.sessions = Sessions(clock)
         self.request_log = request_log
@@ -180,10 +182,11 @@ class App:
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)
             _check_media_type(head)
-            if head.content_length > self.config.max_body_bytes:
-                raise PayloadTooLarge(f"a body may have {self.config.max_body_bytes} bytes")
+            head.body_max = head.route.body_max(self.config)
+            _check_body(head)
         except TopicsError as refusal:
             head.refusal = refusal
+            head.body_max = min(REFUSED_BODY_BYTES, self.config.max_body_bytes)
             head.route = head.route or UNREAD
             head.caller = head.caller or self.keyring.nobody
         else:
@@ -303,7 +306,7 @@ class App:
         ) and not self._may_go_on(exchange):
             return None
         if head.is_encoded:
-            exchange.body = decode_body(head, exchange.body, self.config.max_body_bytes)
+            exchange.body = decode_body(head, exchange.body, head.body_max)
         return route.handle(self, exchange)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -445,6 +448,13 @@ def _check_name(head: Head) -> None:
         caller.check_name(check_router_name(head.name))
     elif route.names_group:
         caller.check_name(check_group_name(head.name))
+
+
+def _check_body(head: Head) -> None:
+    assert head.route is not None
+    if head.is_encoded and head.route.is_keyless:
+        raise UnsupportedMediaType("this route takes no Content-Encoding: send the body as it is")
+    check_body_size(head, head.content_length)
 
 
 def _check_media_type(head: Head) -> None:

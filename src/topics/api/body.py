@@ -11,6 +11,12 @@ SMALL_BYTES = 64 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 
 
+def check_body_size(head: Head, size: int) -> None:
+    """Refuse a body that is larger than its route takes."""
+    if size > head.body_max:
+        raise PayloadTooLarge(f"a body may have {head.body_max} bytes here")
+
+
 def decode_body(head: Head, body: bytes | bytearray, max_bytes: int) -> bytes | bytearray:
     """Undo the Content-Encoding of a body."""
     encoding = head.headers["content-encoding"].lower()

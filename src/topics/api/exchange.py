@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JSON = b"application/json"
 GZIP_MIN_BYTES = 1024
+WHOLE_MAX_BYTES = 128 * 1024
 PACKETS_MIN = 8
 """So many answers are worth a call; fewer leave at the end of the turn, after news for watchers."""
 UNCOPIED_MIN_BYTES = 32 * 1024
@@ -146,15 +147,22 @@ class Exchange:
         """Read the body as JSON into what a route takes."""
         try:
             return decoder(self.body)
-        except msgspec.ValidationError:
-            return self._decode_whole(decoder)
+        except msgspec.ValidationError as error:
+            return self._decode_whole(decoder, error)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RequestError(f"the body is not JSON: {error}") from None
         except RecursionError:
             raise RequestError("the body is nested too deep") from None
 
-    def _decode_whole(self, decoder: Callable[[bytes | bytearray], T]) -> T:
-        """Read it once more with 5.0 as 5: to JSON Schema, and to some clients, they are one."""
+    def _decode_whole(
+        self, decoder: Callable[[bytes | bytearray], T], first: msgspec.ValidationError
+    ) -> T:
+        """Read it once more with 5.0 as 5: to JSON Schema, and to some clients, they are one.
+
+        Every value becomes an object for that, which takes time: a long body has to be right.
+        """
+        if len(self.body) > WHOLE_MAX_BYTES:
+            raise RequestError(str(first)) from None
         try:
             return decoder(msgspec.json.encode(with_whole_numbers(msgspec.json.decode(self.body))))
         except msgspec.ValidationError as error:

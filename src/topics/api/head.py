@@ -31,6 +31,7 @@ class Head:
 
     __slots__ = (
         "authorization",
+        "body_max",
         "caller",
         "chunked",
         "content_length",
@@ -70,6 +71,7 @@ class Head:
         self.expects_continue = headers.get("expect", "").lower() == "100-continue"
         # Filled by the app: what the head alone decides.
         self.route: Route | None = None
+        self.body_max = 0
         self.name = ""
         self.caller: Caller | None = None
         self.session: Session | None = None

@@ -17,7 +17,7 @@ from topics.api.chunks import ChunkedBody
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
 from topics.api.http1_stream import Http1Stream
-from topics.errors import PayloadTooLarge, RequestError, TopicsError
+from topics.errors import RequestError, TopicsError
 from topics.storage.disk.disk import Buffer
 
 if TYPE_CHECKING:
@@ -253,18 +253,27 @@ class Http1Connection(asyncio.Protocol):
         """Take whole requests out of the buffer, a share of them in each turn of the loop."""
         if self._yields:
             return
+        turns = self._app.turns
         try:
-            for _ in range(MAX_TAKEN_A_TURN):
-                if not self._buffer or self._ending or not self._may_take():
-                    break
-                if not self._take_one():
-                    break
-            else:
-                self._yields = True
-                self._app.loop.call_soon(self._advance_again)
+            if self._buffer and not self._ending:
+                share_end_s = turns.begin()
+                for _ in range(MAX_TAKEN_A_TURN):
+                    if not self._may_take() or not self._take_one():
+                        break
+                    if not self._buffer or self._ending:
+                        break
+                    if turns.is_over(share_end_s):
+                        self._yield()
+                        break
+                else:
+                    self._yield()
         except TopicsError as error:
             self._refuse(error)
         self._regulate()
+
+    def _yield(self) -> None:
+        self._yields = True
+        self._app.turns.wait(self._advance_again)
 
     def _advance_again(self) -> None:
         self._yields = False
@@ -323,11 +332,9 @@ class Http1Connection(asyncio.Protocol):
 
     def _body_is_open(self, head: Head, start: int) -> bool:
         """Keep the head of a body that is still coming; refuse it now if that is certain."""
-        if head.refusal is not None and head.content_length > MAX_SKIPPED_BYTES:
+        if head.refusal is not None and head.content_length > head.body_max:
             raise head.refusal  # nobody keeps a long body that is not wanted
         if self._head is None:
-            if head.content_length > self._app.config.max_body_bytes:
-                raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
             self._head = head
             self._buffer = bytearray(self._buffer[start:])
             self.since_s = self._app.clock.monotonic_s()
@@ -340,7 +347,7 @@ class Http1Connection(asyncio.Protocol):
         self.since_s = self._app.clock.monotonic_s()
         self.received_bytes = len(self._buffer)
         if head.chunked:
-            self._chunks = ChunkedBody(self._app.config.max_body_bytes)
+            self._chunks = ChunkedBody(head.body_max)
         if head.refusal is not None:
             raise head.refusal  # how long its body is, or whether it comes, is unknown
         if head.expects_continue and not self._waiting:
@@ -353,9 +360,9 @@ class Http1Connection(asyncio.Protocol):
         chunks = self._chunks
         assert chunks is not None
         used = chunks.feed(self._buffer)
-        self._buffer = self._buffer[used:]
+        self._drop_front(used)
         if not chunks.done:
-            return False
+            return used > 0
         self._dispatch(head, chunks.body)
         return True
 
@@ -618,7 +625,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
-        held = self._head is None and len(self._buffer) > MAX_HELD_BYTES
+        held = (self._head is None or self._yields) and len(self._buffer) > MAX_HELD_BYTES
         stop = self._paused or held or len(self._waiting) >= MAX_PIPELINED
         if self._transport is None or stop == self._reading_paused:
             return

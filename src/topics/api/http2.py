@@ -21,6 +21,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from topics.api.body import check_body_size
 from topics.api.exchange import Exchange
 from topics.api.head import (
     MAX_HEAD_BYTES,
@@ -31,7 +32,7 @@ from topics.api.head import (
 )
 from topics.api.http2_stream import Http2Stream
 from topics.api.patience import Patience
-from topics.errors import PayloadTooLarge, RequestError, TopicsError
+from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -151,15 +152,11 @@ class Http2Connection(asyncio.Protocol):
         try:
             stream.head = head = _read_head(event.headers)
             self._app.prepare(head)
-            if head.content_length > self._app.config.max_body_bytes:
-                raise PayloadTooLarge(f"a body may have {self._app.config.max_body_bytes} bytes")
         except TopicsError as error:
             self._refuse(stream, error)
             return
-        if head.refusal is not None and (
-            head.expects_continue or head.content_length > SKIPPED_BYTES
-        ):
-            self._dispatch(stream)  # nobody keeps a long body that is not wanted
+        if head.refusal is not None:
+            self._dispatch(stream)  # nobody keeps a body that is not wanted
         elif head.expects_continue:
             self._call(stream, partial(self._h2.send_headers, number, [(b":status", b"100")]))
 
@@ -172,9 +169,12 @@ class Http2Connection(asyncio.Protocol):
             return
         stream.body += event.data
         self._reading_bytes += len(event.data)
+        assert stream.head is not None
+        try:
+            check_body_size(stream.head, len(stream.body))
+        except TopicsError as error:
+            self._refuse(stream, error)
         limit = self._app.config.max_body_bytes
-        if len(stream.body) > limit:
-            self._refuse(stream, PayloadTooLarge(f"a body may have {limit} bytes"))
         if self._reading_bytes <= limit or stream is next(iter(self._reading.values()), None):
             self._h2.acknowledge_received_data(size, event.stream_id)
         elif size:

@@ -12,6 +12,7 @@ import msgspec
 from topics import __version__
 from topics.api.describe import DESCRIPTIONS, EVENTS, JSON, PARAMETERS, Description
 from topics.api.exchange import Exchange
+from topics.config import format_bytes
 from topics.model.failure import FailureReply
 
 if TYPE_CHECKING:
@@ -131,8 +132,18 @@ def _operation(
         operation["security"] = [{"key": []}]
     if route.method in ("POST", "PUT"):
         body = {JSON: {"schema": models.of(description.takes)}}
-        operation["requestBody"] = {"required": True, "content": body}
+        operation["requestBody"] = {
+            "description": _size_text(route),
+            "required": True,
+            "content": body,
+        }
     return operation
+
+
+def _size_text(route: "Route") -> str:
+    if route.body_bytes is None:
+        return "At most as many bytes as `max_body_bytes` says."
+    return f"At most {format_bytes(route.body_bytes)}, also unpacked."
 
 
 def _schema_of(kind: str, description: Description, models: _Models) -> Mapping[str, Any]:

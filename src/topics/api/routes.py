@@ -30,6 +30,12 @@ from topics.api import (
 )
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RequestError, RouteNotFound
+from topics.limits import (
+    MAX_CONTROL_BODY_BYTES,
+    MAX_KEYLESS_BODY_BYTES,
+    MAX_LIST_BODY_BYTES,
+    Limits,
+)
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -38,13 +44,17 @@ Handler = Callable[["App", Exchange], Coroutine[Any, Any, None] | None]
 READ, WRITE, DELETE, ADMIN = (frozenset({s}) for s in ("read", "write", "delete", "admin"))
 
 
+LISTED_BYTES = 512
+"""So much one topic of a watch may take, where more of them are allowed than by default."""
+
+
 class Route:
     """One method of one path."""
 
     __slots__ = (
-        "handle", "is_form", "is_gathered", "is_open", "is_page", "is_probe", "is_stream", "label",
-        "may_wait", "method", "names_group", "names_router", "names_topic", "needs_log", "path",
-        "scopes",
+        "body_bytes", "handle", "is_form", "is_gathered", "is_keyless", "is_open", "is_page",
+        "is_probe", "is_stream", "label", "may_wait", "method", "names_group", "names_router",
+        "names_topic", "needs_log", "path", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -63,9 +73,29 @@ class Route:
         self.is_gathered = "gathered" in kinds  # done with the others of its turn, if it is plain
         self.may_wait = bool({"stream", "waits"} & set(kinds))  # slow on purpose
         self.needs_log = not {"open", "probe", "early", "page"} & set(kinds)
+        self.is_keyless = bool({"open", "probe", "page"} & set(kinds))  # takes what anybody sends
+        self.body_bytes = _body_bytes(kinds, is_keyless=self.is_keyless)
         self.names_topic = ":topic" in path
         self.names_router = ":router" in path
         self.names_group = ":group" in path
+
+    def body_max(self, limits: Limits) -> int:
+        """Return how large a body may be, packed or not."""
+        longest = self.body_bytes
+        if longest is None:
+            return limits.max_body_bytes
+        if longest == MAX_LIST_BODY_BYTES:
+            longest = max(longest, LISTED_BYTES * limits.max_watch_topics)
+        return min(longest, limits.max_body_bytes)
+
+
+def _body_bytes(kinds: tuple[str, ...], *, is_keyless: bool) -> int | None:
+    """Return the largest body of a route; None where records come: as large as any may be."""
+    if "records" in kinds:
+        return None
+    if "list" in kinds:
+        return MAX_LIST_BODY_BYTES
+    return MAX_KEYLESS_BODY_BYTES if is_keyless else MAX_CONTROL_BODY_BYTES
 
 
 def _unread(app: "App", exchange: Exchange) -> None:
@@ -80,13 +110,13 @@ ROUTES = (
     Route("PUT", "/v0/topics/:topic", topics.put_topic, ADMIN),
     Route("GET", "/v0/topics/:topic", topics.get_topic, READ),
     Route("DELETE", "/v0/topics/:topic", topics.delete_topic, DELETE),
-    Route("POST", "/v0/topics/:topic", append.append, WRITE, "gathered"),
+    Route("POST", "/v0/topics/:topic", append.append, WRITE, "gathered", "records"),
     Route("POST", "/v0/topics/:topic/diff", diff.read, READ, "waits"),
     Route("POST", "/v0/topics/:topic/delete", delete.delete, DELETE),
     Route("POST", "/v0/topics/:topic/claim", queues.claim, READ | WRITE, "waits"),
-    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE),
-    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE),
-    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE),
+    Route("POST", "/v0/topics/:topic/ack", queues.ack, WRITE, "list"),
+    Route("POST", "/v0/topics/:topic/nack", queues.nack, WRITE, "list"),
+    Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE, "list"),
     Route("POST", "/v0/topics/:topic/redrive", queues.redrive, READ | WRITE | DELETE),
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
     Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ),
@@ -95,7 +125,7 @@ ROUTES = (
     Route("POST", "/v0/pins/:pin", segments.renew_pin, READ),
     Route("DELETE", "/v0/pins/:pin", segments.release_pin, READ),
     Route("POST", "/v0/uploads", uploads.begin, ADMIN | WRITE),
-    Route("POST", "/v0/uploads/:upload/attach", uploads.attach, ADMIN | WRITE, "waits"),
+    Route("POST", "/v0/uploads/:upload/attach", uploads.attach, ADMIN | WRITE, "waits", "records"),
     Route("DELETE", "/v0/uploads/:upload", uploads.delete, ADMIN | WRITE),
     Route("GET", "/v0/routers", routers.list_routers, READ),
     Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),
@@ -104,13 +134,13 @@ ROUTES = (
     Route("GET", "/v0/groups", groups.list_groups, READ),
     Route("GET", "/v0/groups/:group", groups.get_group, READ),
     Route("DELETE", "/v0/groups/:group", groups.delete_group, ADMIN),
-    Route("POST", "/v0/groups/:group/join", groups.join, READ),
-    Route("POST", "/v0/groups/:group/heartbeat", groups.heartbeat, READ),
+    Route("POST", "/v0/groups/:group/join", groups.join, READ, "list"),
+    Route("POST", "/v0/groups/:group/heartbeat", groups.heartbeat, READ, "list"),
     Route("POST", "/v0/groups/:group/leave", groups.leave, READ),
-    Route("POST", "/v0/groups/:group/commit", groups.commit, READ),
-    Route("POST", "/v0/groups/:group/poll", groups.poll, READ, "waits"),
-    Route("POST", "/v0/groups/:group/seek", groups.seek, ADMIN),
-    Route("POST", "/v0/watch", watch.create, READ),
+    Route("POST", "/v0/groups/:group/commit", groups.commit, READ, "list"),
+    Route("POST", "/v0/groups/:group/poll", groups.poll, READ, "waits", "list"),
+    Route("POST", "/v0/groups/:group/seek", groups.seek, ADMIN, "list"),
+    Route("POST", "/v0/watch", watch.create, READ, "list"),
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
     Route("GET", "/v0/ws", websocket.upgrade, frozenset(), "stream"),
     Route("POST", "/v0/tickets", tickets_route.give, frozenset()),

@@ -103,7 +103,7 @@ def test_who_leaves_meanwhile_leaves_nothing_behind(
 
     async def scenario(door: Door) -> None:
         for _ in range(3):
-            await door.ask(WATCH, body=b"x" * 100_000)
+            await door.ask(WATCH, body=b"x" * 10_000)
             await until(lambda: len(door.waiting) == 1)
             assert door.waiting[0].body == b""
             door.leave()

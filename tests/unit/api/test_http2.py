@@ -14,6 +14,7 @@ from tests.unit.api.wire import HeldApp, Wire, connect
 from topics.api import http2 as module
 from topics.api.http2 import MAX_STREAMS, Http2Connection
 from topics.errors import RequestTimeout
+from topics.limits import MAX_CONTROL_BODY_BYTES
 
 GET = [
     (":method", "GET"),
@@ -183,6 +184,35 @@ def test_a_body_that_is_too_long_is_refused(make_app: MakeApp, *, announced: boo
     assert peer.status(peer.ask(headers, b"x" * 1001)) == 413
     assert app.held == []
     assert peer.status(peer.ask([*GET[:3], (":path", "/nowhere")])) == 404
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_may_be_as_long_as_its_route_takes(make_app: MakeApp, *, announced: bool) -> None:
+    app = make_app()
+    peer = Peer(app)
+    diff = [*POST[:3], (":path", "/v0/topics/a/diff"), *POST[4:]]
+    number = peer.h2.get_next_available_stream_id()
+    length = [("content-length", str(MAX_CONTROL_BODY_BYTES + 1))] if announced else []
+    peer.h2.send_headers(number, [*diff, *length])
+    peer.send()
+    for _ in range(0 if announced else 5):
+        peer.h2.send_data(number, b"x" * 16_000)
+        peer.send()
+    assert peer.status(number) == 413
+    assert (app.held, peer.connection.is_reading_body) == ([], False)
+
+
+def test_nothing_is_kept_of_a_body_that_is_not_wanted(make_app: MakeApp) -> None:
+    app = make_app(keys="k")
+    peer = Peer(app)
+    number = peer.h2.get_next_available_stream_id()
+    peer.h2.send_headers(number, POST)
+    peer.send()
+    assert peer.status(number) == 401, "before any of its body came"
+    for _ in range(20):
+        peer.h2.send_data(number, b"x" * 16_000)
+        peer.send()
+    assert (peer.connection.is_reading_body, peer.connection.received_bytes) == (False, 0)
 
 
 def test_of_many_bodies_only_the_oldest_goes_on_past_the_bound(make_app: MakeApp) -> None:
