@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from topics.errors import GenerationMismatch, GroupNotFound, TopicsError
+import pytest
+
+from topics.errors import GenerationMismatch, GroupNotFound, TopicNotFound, TopicsError
+from topics.handles.absent import Pause
 from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
 from topics.model.diff import Page, Tombstone
@@ -17,9 +20,16 @@ Answer = Callable[[dict[str, Any]], object]
 class Talk:
     """Plays the server: each word has a list of answers, the last one is kept."""
 
-    def __init__(self, **answers: list[object]) -> None:
+    def __init__(self, *, until_caught_up: bool = False, **answers: list[object]) -> None:
         self.clock = ManualClock()
-        settings = ConsumerSettings(group="g", member="m", topics=("t",), commit_ms=1_000)
+        self.stops_at_pause = 0
+        settings = ConsumerSettings(
+            group="g",
+            member="m",
+            topics=("t",),
+            commit_ms=1_000,
+            until_caught_up=until_caught_up,
+        )
         self.member: Membership[Any] = Membership(settings, Payload(None), self.clock)
         self.answers = answers
         self.said: list[tuple[str, dict[str, Any]]] = []
@@ -46,7 +56,10 @@ class Talk:
         """Return the newest body of a word."""
         return [body for said, body in self.said if said == word][-1]
 
-    def _answer(self, ask: Ask) -> object:
+    def _answer(self, ask: Ask | Pause) -> object:
+        if isinstance(ask, Pause):
+            self.said.append(("pause", {}))
+            return self.words().count("pause") == self.stops_at_pause
         self.said.append((ask.word, ask.fields))
         answers = self.answers[ask.word]
         return answers.pop(0) if len(answers) > 1 else answers[0]
@@ -92,6 +105,29 @@ def polled(partition: int, first: int, last: int, *, lost: Tombstone | None = No
 
 COMMITTED = Committed(generation=1, committed={})
 STALE: TopicsError = GenerationMismatch("stale", 2)
+
+
+def test_a_member_waits_for_topics_that_are_not_there_yet_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    missing = TopicNotFound("t")
+    talk = Talk(join=[missing, missing, missing, joined()], poll=[polled(0, 1, 1)])
+    assert talk.next_seq() == 1
+    assert talk.words() == [*["join", "pause"] * 3, "join", "poll"]
+    assert caplog.messages == ["the topic t is not there yet: waiting for it"]
+
+
+def test_a_member_that_waits_can_be_stopped() -> None:
+    talk = Talk(join=[TopicNotFound("t")])
+    talk.stops_at_pause = 2
+    assert talk.run(talk.member.next_item()) is None
+    assert talk.words() == ["join", "pause", "join", "pause"]
+
+
+def test_a_member_that_reads_what_is_there_is_told_that_nothing_is() -> None:
+    talk = Talk(join=[TopicNotFound("t")], until_caught_up=True)
+    with pytest.raises(TopicNotFound):
+        talk.run(talk.member.next_item())
 
 
 def test_positions_go_with_every_poll_and_commits_lag_one_item_behind() -> None:

@@ -4,6 +4,7 @@ Owns one task, which says that we live while the loop body awaits.
 """
 
 import asyncio
+import contextlib
 import math
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from topics.clock import Clock
 from topics.errors import TopicsError
+from topics.handles.absent import Pause
 from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
 from topics.model.stream import GroupRecord, GroupTombstone
@@ -35,7 +37,7 @@ class AsyncConsumer(Generic[T]):
         self.member = settings.member
         self._ask = ask
         self._membership: Membership[T] = Membership(settings, Payload(model), clock)
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._closed = False
         self._beats = asyncio.get_running_loop().create_task(self._live())
 
@@ -48,7 +50,7 @@ class AsyncConsumer(Generic[T]):
 
     async def __anext__(self) -> GroupRecord[T] | GroupTombstone:
         """Return the next item; the one before counts as done."""
-        item = None if self._stopping else await self._drive(self._membership.next_item())
+        item = None if self._stopping.is_set() else await self._drive(self._membership.next_item())
         if item is None:
             raise StopAsyncIteration
         return item
@@ -58,7 +60,7 @@ class AsyncConsumer(Generic[T]):
 
     def stop(self) -> None:
         """End the iteration when the next item is asked for."""
-        self._stopping = True
+        self._stopping.set()
 
     async def close(self) -> None:
         if self._closed:
@@ -89,10 +91,20 @@ class AsyncConsumer(Generic[T]):
             except StopIteration as end:
                 result: R = end.value
                 return result
+            if isinstance(ask, Pause):
+                outcome = await self._pause(ask)
+                continue
             try:
                 outcome = await self._ask(ask, retry_for_s=retry_for_s)
             except TopicsError as error:
                 outcome = error
+
+    async def _pause(self, pause: Pause) -> bool:
+        """Wait, and tell whether to stop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause.seconds):
+                await self._stopping.wait()
+        return self._stopping.is_set()
 
     async def _live(self) -> None:
         """Say that we live, a few times a session."""

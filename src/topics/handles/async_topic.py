@@ -1,11 +1,13 @@
 """A topic in the hand, awaited: the same names as `topics.handles.topic`."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
-from topics.handles.cursor import Cursor
+from topics.errors import TopicNotFound, TopicsError
 from topics.handles.payload import Payload
+from topics.handles.reading import Ask, Look, Start, plan_reading, start_now
 from topics.handles.topic import build_records
 from topics.limits import DEFAULT_LIMIT
 from topics.model.append import Appended
@@ -59,7 +61,7 @@ class AsyncTopicHandle(Generic[T]):
     async def read(
         self,
         *,
-        from_seq: int = 0,
+        from_seq: Start = 0,
         from_ts: int = 0,
         until_ts: int = 0,
         until_caught_up: bool = True,
@@ -69,7 +71,7 @@ class AsyncTopicHandle(Generic[T]):
     ) -> AsyncGenerator[Item[T], None]:
         first = PageRequest(
             topic=self.name,
-            from_seq=from_seq,
+            from_seq=0,
             from_ts=from_ts,
             until_ts=until_ts,
             limit=limit,
@@ -77,22 +79,31 @@ class AsyncTopicHandle(Generic[T]):
             match=match,
             patient=not until_caught_up,
         )
-        cursor = Cursor(self._payload, first, until_caught_up=until_caught_up)
-        while not cursor.done:
-            for item in cursor.take(await self._source.read_page(cursor.request)):
-                yield item
+        steps = plan_reading(self._payload, first, from_seq, until_caught_up=until_caught_up)
+        outcome: Page | TopicState | TopicsError | None = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration:
+                return
+            outcome = None
+            if isinstance(step, Ask):
+                outcome = await self._answer(step)
+            else:
+                for item in step:
+                    yield item
 
     async def tail(
         self,
         *,
-        from_seq: int | None = None,
+        from_seq: Start | None = None,
         until_ts: int = 0,
         until_caught_up: bool = False,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
         match: str | tuple[str, ...] | None = None,
     ) -> AsyncGenerator[Item[T], None]:
-        start = (await self._source.state(self.name)).head_seq if from_seq is None else from_seq
+        start = await self._now(must_be=until_caught_up) if from_seq is None else from_seq
         items = self.read(
             from_seq=start,
             until_ts=until_ts,
@@ -104,6 +115,27 @@ class AsyncTopicHandle(Generic[T]):
         async with aclosing(items):  # with this one, not when somebody collects it
             async for item in items:
                 yield item
+
+    async def _now(self, *, must_be: bool) -> Start:
+        try:
+            return start_now(await self._source.state(self.name))
+        except TopicNotFound:
+            if must_be:
+                raise
+            return 0  # all that will be in it comes from now on
+
+    async def _answer(self, ask: Ask) -> Page | TopicState | TopicsError | None:
+        try:
+            match ask:
+                case PageRequest():
+                    return await self._source.read_page(ask)
+                case Look():
+                    return await self._source.state(ask.topic)
+                case _:
+                    await asyncio.sleep(ask.seconds)
+                    return None
+        except TopicsError as error:
+            return error
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

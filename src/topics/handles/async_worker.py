@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from topics.errors import RetryLater, TopicsError
+from topics.errors import RetryLater, TopicNotFound, TopicsError
+from topics.handles.absent import LOOK_S, Absence
 from topics.handles.payload import Payload
 from topics.handles.work_plan import (
     AWAY_S,
@@ -77,21 +78,11 @@ class AsyncWorker(Generic[T]):
     async def run(self) -> None:
         """Work until `stop`, SIGTERM or SIGINT; then finish what was begun."""
         self._stopping.clear()
-        state = await self._source.state(self.queue)
-        self._seen_seq = state.head_seq
-        lease_ms = self._settings.lease_ms or state.config.lease_ms
-        renewer = asyncio.create_task(self._renew(lease_ms))
-        try:
-            with self._signals():
-                while not self._stopping.is_set():
-                    await self._turn()
-                if self._tasks:
-                    await asyncio.wait(self._tasks)
-        finally:
-            left = [renewer, *self._tasks]  # tasks only if this one was cancelled
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left)
+        with self._signals():
+            state = await self._find_queue()
+            if state is not None:
+                self._seen_seq = state.head_seq
+                await self._run(self._settings.lease_ms or state.config.lease_ms)
 
     def stop(self) -> None:
         """Claim no more; `run` returns when what was begun is finished."""
@@ -100,6 +91,30 @@ class AsyncWorker(Generic[T]):
     def __call__(self, job: TypedJob[T]) -> Awaitable[object]:
         """Run the function on a job, as if it were not decorated."""
         return self.handler(job)
+
+    async def _find_queue(self) -> TopicState | None:
+        """Wait for a queue that is not there yet; None when stopped meanwhile."""
+        absence = Absence(LOGGER)
+        while not self._stopping.is_set():
+            try:
+                return await self._source.state(self.queue)
+            except TopicNotFound as missing:
+                absence.say(missing)
+            await self._first_of(timeout_s=LOOK_S)
+        return None
+
+    async def _run(self, lease_ms: int) -> None:
+        renewer = asyncio.create_task(self._renew(lease_ms))
+        try:
+            while not self._stopping.is_set():
+                await self._turn()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            left = [renewer, *self._tasks]  # tasks only if this one was cancelled
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
 
     async def _turn(self) -> None:
         free = self._settings.concurrency - len(self._tasks)

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from topics.clock import Clock
 from topics.errors import TopicsError
+from topics.handles.absent import Pause
 from topics.handles.membership import Ask, ConsumerSettings, Membership, Steps
 from topics.handles.payload import Payload
 from topics.model.stream import GroupRecord, GroupTombstone
@@ -35,7 +36,7 @@ class Consumer(Generic[T]):
         self.member = settings.member
         self._ask = ask
         self._membership: Membership[T] = Membership(settings, Payload(model), clock)
-        self._stopping = False
+        self._stopping = threading.Event()
         self._closed = threading.Event()
         self._beats = threading.Thread(target=self._live, name="topics-heartbeat", daemon=True)
         self._beats.start()
@@ -50,7 +51,7 @@ class Consumer(Generic[T]):
 
     def __next__(self) -> GroupRecord[T] | GroupTombstone:
         """Return the next item; the one before counts as done."""
-        item = None if self._stopping else self._drive(self._membership.next_item())
+        item = None if self._stopping.is_set() else self._drive(self._membership.next_item())
         if item is None:
             raise StopIteration
         return item
@@ -61,7 +62,7 @@ class Consumer(Generic[T]):
 
     def stop(self) -> None:
         """End the iteration when the next item is asked for."""
-        self._stopping = True
+        self._stopping.set()
 
     def close(self) -> None:
         """Commit what is done, unless commits are yours, and leave the group."""
@@ -92,6 +93,9 @@ class Consumer(Generic[T]):
             except StopIteration as end:
                 result: R = end.value
                 return result
+            if isinstance(ask, Pause):
+                outcome = self._stopping.wait(ask.seconds)
+                continue
             try:
                 outcome = self._ask(ask, retry_for_s=retry_for_s)
             except TopicsError as error:

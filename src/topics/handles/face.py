@@ -5,7 +5,7 @@ One half of `Topics` and of `Log`. Reference: docs/reference/client.md.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 from topics.clock import Clock
 from topics.handles.consumer import Consumer
@@ -22,6 +22,10 @@ from topics.model.groups import DEFAULT_SESSION_MS
 T = TypeVar("T")
 
 
+class _Source(Source, Protocol):
+    _clock: Clock
+
+
 class HandlesFace(ABC):
     """The same on every face."""
 
@@ -36,12 +40,12 @@ class HandlesFace(ABC):
         """Say one word to a group."""
 
     @overload
-    def topic(self: Source, name: str) -> TopicHandle[Any]: ...
+    def topic(self: _Source, name: str) -> TopicHandle[Any]: ...
     @overload
-    def topic(self: Source, name: str, model: type[T]) -> TopicHandle[T]: ...
-    def topic(self: Source, name: str, model: type[Any] | None = None) -> TopicHandle[Any]:
+    def topic(self: _Source, name: str, model: type[T]) -> TopicHandle[T]: ...
+    def topic(self: _Source, name: str, model: type[Any] | None = None) -> TopicHandle[Any]:
         """Take a topic in the hand; `model` is the type of its `data`."""
-        return TopicHandle(self, name, model)
+        return TopicHandle(self, name, model, clock=self._clock)
 
     @overload
     def queue(self: QueueSource, name: str) -> QueueHandle[Any]: ...

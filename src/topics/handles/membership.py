@@ -5,6 +5,7 @@ error, of each. All faces drive the same ones. Keeps: what is committed was aske
 works on the items; a partition is given up only after what is done of it was committed.
 """
 
+import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -13,7 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from topics.clock import Clock
-from topics.errors import GenerationMismatch, GroupNotFound, RequestError, TopicsError
+from topics.errors import (
+    GenerationMismatch,
+    GroupNotFound,
+    RequestError,
+    TopicNotFound,
+    TopicsError,
+)
+from topics.handles.absent import LOOK_S, Absence, Pause
 from topics.handles.payload import Payload
 from topics.limits import DEFAULT_LIMIT
 from topics.model.diff import Record, Tombstone
@@ -32,6 +40,7 @@ from topics.model.stream import GroupRecord, GroupTombstone
 
 T = TypeVar("T")
 R = TypeVar("R")
+LOGGER = logging.getLogger("topics.consumer")
 WAIT_MS = 5_000
 COMMIT_TRIES = 5
 
@@ -44,7 +53,8 @@ class Ask(Struct, frozen=True):
     fields: dict[str, Any]
 
 
-Steps = Generator[Ask, Any, R]
+Steps = Generator[Ask | Pause, Any, R]
+"""A pause is answered with whether to stop."""
 
 
 class ConsumerSettings(Struct, frozen=True, kw_only=True):
@@ -132,7 +142,8 @@ class Membership(Generic[T]):
         """Say that the item before is done, and return the next; None when there is no more."""
         self.finish_current()
         while True:
-            yield from self._catch_up()
+            if not (yield from self._catch_up()):
+                return None  # stopped while it waited
             entry = self._pop()
             if entry is not None:
                 return self._shown(entry)
@@ -185,10 +196,10 @@ class Membership(Generic[T]):
         settings = self._settings
         return Ask(word, settings.group, {"member": settings.member, **fields})
 
-    def _catch_up(self) -> Steps[None]:
+    def _catch_up(self) -> Steps[bool]:
         """Bring the membership up to now: join, take what was heard, give up, commit."""
-        if not self.is_joined:
-            yield from self._join()
+        if not self.is_joined and not (yield from self._join()):
+            return False
         heard, self._heard = self._heard, None
         if heard is not None:
             self._apply_beat(heard)
@@ -196,17 +207,26 @@ class Membership(Generic[T]):
             yield from self._give_up()
         if self._settings.auto_commit and self._clock.monotonic_s() >= self._commit_at_s:
             yield from self.commit_done()
+        return True
 
-    def _join(self) -> Steps[None]:
+    def _join(self) -> Steps[bool]:
+        """Become a member; wait for topics that are not there yet, unless told to stop."""
         settings = self._settings
-        outcome: Joined | TopicsError = yield self._ask(
-            "join",
-            topics=settings.topics,
-            session_ms=settings.session_ms,
-            assignor=settings.assignor,
-        )
-        if isinstance(outcome, TopicsError):
-            raise outcome
+        absence = Absence(LOGGER)
+        while True:
+            outcome: Joined | TopicsError = yield self._ask(
+                "join",
+                topics=settings.topics,
+                session_ms=settings.session_ms,
+                assignor=settings.assignor,
+            )
+            if not isinstance(outcome, TopicsError):
+                break
+            if not isinstance(outcome, TopicNotFound) or settings.until_caught_up:
+                raise outcome
+            absence.say(outcome)
+            if (yield Pause(LOOK_S)):
+                return False
         self.joins += 1
         self.generation = 0
         self._heard = None
@@ -214,6 +234,7 @@ class Membership(Generic[T]):
         self._own(outcome.generation, outcome.assigned, {}, outcome.committed)
         self.heartbeat_ms = outcome.heartbeat_ms
         self.is_joined = True
+        return True
 
     def _give_up(self) -> Steps[None]:
         """Commit what is done of what somebody else shall have, and hand it over."""

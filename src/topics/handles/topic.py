@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
-from topics.handles.cursor import Cursor
+from topics.clock import Clock
+from topics.errors import TopicNotFound, TopicsError
 from topics.handles.payload import Payload
+from topics.handles.reading import Ask, Look, Start, plan_reading, start_now
 from topics.limits import DEFAULT_LIMIT
 from topics.model.append import Appended
 from topics.model.diff import Page
@@ -34,9 +36,12 @@ class Source(Protocol):
 class TopicHandle(Generic[T]):
     """One topic and the type of its `data`."""
 
-    def __init__(self, source: Source, name: str, model: type[T] | None = None) -> None:
+    def __init__(
+        self, source: Source, name: str, model: type[T] | None = None, *, clock: Clock
+    ) -> None:
         self.name = name
         self._source = source
+        self._clock = clock
         self._payload: Payload[T] = Payload(model)
 
     def append(
@@ -58,7 +63,7 @@ class TopicHandle(Generic[T]):
     def read(
         self,
         *,
-        from_seq: int = 0,
+        from_seq: Start = 0,
         from_ts: int = 0,
         until_ts: int = 0,
         until_caught_up: bool = True,
@@ -69,10 +74,11 @@ class TopicHandle(Generic[T]):
         """Yield what comes after `from_seq`, to the end; `limit` is the size of a page.
 
         Only what is at or after `from_ts` and before `until_ts`, milliseconds since the epoch.
+        Partitions are merged by time.
         """
         first = PageRequest(
             topic=self.name,
-            from_seq=from_seq,
+            from_seq=0,
             from_ts=from_ts,
             until_ts=until_ts,
             limit=limit,
@@ -80,30 +86,62 @@ class TopicHandle(Generic[T]):
             match=match,
             patient=not until_caught_up,
         )
-        cursor = Cursor(self._payload, first, until_caught_up=until_caught_up)
-        while not cursor.done:
-            yield from cursor.take(self._source.read_page(cursor.request))
+        steps = plan_reading(self._payload, first, from_seq, until_caught_up=until_caught_up)
+        outcome: Page | TopicState | TopicsError | None = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration:
+                return
+            outcome = None
+            if isinstance(step, Ask):
+                outcome = self._answer(step)
+            else:
+                yield from step
 
     def tail(
         self,
         *,
-        from_seq: int | None = None,
+        from_seq: Start | None = None,
         until_ts: int = 0,
         until_caught_up: bool = False,
         limit: int = DEFAULT_LIMIT,
         node: str | tuple[str, ...] = (),
         match: str | tuple[str, ...] | None = None,
     ) -> Iterator[Item[T]]:
-        """Yield what comes, without end; from now on, or after `from_seq`."""
-        start = self._source.state(self.name).head_seq if from_seq is None else from_seq
+        """Yield what comes, without end; from now on, or after `from_seq`.
+
+        A topic that is not there yet is waited for.
+        """
         return self.read(
-            from_seq=start,
+            from_seq=self._now(must_be=until_caught_up) if from_seq is None else from_seq,
             until_ts=until_ts,
             until_caught_up=until_caught_up,
             limit=limit,
             node=node,
             match=match,
         )
+
+    def _now(self, *, must_be: bool) -> Start:
+        try:
+            return start_now(self._source.state(self.name))
+        except TopicNotFound:
+            if must_be:
+                raise
+            return 0  # all that will be in it comes from now on
+
+    def _answer(self, ask: Ask) -> Page | TopicState | TopicsError | None:
+        try:
+            match ask:
+                case PageRequest():
+                    return self._source.read_page(ask)
+                case Look():
+                    return self._source.state(ask.topic)
+                case _:
+                    self._clock.sleep(ask.seconds)
+                    return None
+        except TopicsError as error:
+            return error
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

@@ -13,7 +13,8 @@ from functools import partial
 from types import FrameType
 from typing import Generic, Protocol, TypeVar
 
-from topics.errors import RetryLater, TopicsError
+from topics.errors import RetryLater, TopicNotFound, TopicsError
+from topics.handles.absent import LOOK_S, Absence
 from topics.handles.payload import Payload
 from topics.handles.work_plan import (
     AWAY_S,
@@ -81,20 +82,11 @@ class Worker(Generic[T]):
     def run(self) -> None:
         """Work until `stop`, SIGTERM or SIGINT; then finish what was begun."""
         self._stopping = False
-        state = self._source.state(self.queue)
-        self._seen_seq = state.head_seq
-        lease_ms = self._settings.lease_ms or state.config.lease_ms
-        done = threading.Event()
-        renewer = threading.Thread(target=self._renew, args=(lease_ms, done), daemon=True)
-        renewer.start()
-        threads = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="topics-worker")
-        try:
-            with self._signals(), threads:  # leaving waits for what runs
-                while not self._stopping:
-                    self._turn(threads)
-        finally:
-            done.set()
-            renewer.join()
+        with self._signals():
+            state = self._find_queue()
+            if state is not None:
+                self._seen_seq = state.head_seq
+                self._run(self._settings.lease_ms or state.config.lease_ms)
 
     def stop(self) -> None:
         """Claim no more; `run` returns when what was begun is finished."""
@@ -103,6 +95,31 @@ class Worker(Generic[T]):
     def __call__(self, job: TypedJob[T]) -> object:
         """Run the function on a job, as if it were not decorated."""
         return self.handler(job)
+
+    def _find_queue(self) -> TopicState | None:
+        """Wait for a queue that is not there yet; None when stopped meanwhile."""
+        absence = Absence(LOGGER)
+        while not self._stopping:
+            try:
+                return self._source.state(self.queue)
+            except TopicNotFound as missing:
+                absence.say(missing)
+            with self._changed:
+                self._changed.wait(LOOK_S)
+        return None
+
+    def _run(self, lease_ms: int) -> None:
+        done = threading.Event()
+        renewer = threading.Thread(target=self._renew, args=(lease_ms, done), daemon=True)
+        renewer.start()
+        threads = ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix="topics-worker")
+        try:
+            with threads:  # leaving waits for what runs
+                while not self._stopping:
+                    self._turn(threads)
+        finally:
+            done.set()
+            renewer.join()
 
     def _turn(self, threads: ThreadPoolExecutor) -> None:
         free = self._settings.concurrency - len(self._running)
