@@ -1,5 +1,7 @@
 """What the server asks of a connection, whatever protocol it speaks."""
 
+import asyncio
+import ipaddress
 from typing import Protocol
 
 from topics.errors import TopicsError
@@ -45,3 +47,19 @@ class Connection(Protocol):
 
     def give_up(self, error: TopicsError | None) -> None:
         """End because of a timeout; say so if a request had begun."""
+
+
+def peer_of(transport: asyncio.BaseTransport | None) -> str:
+    """Return the address at the other end; of IPv6 the network, since a party has all of one."""
+    name = None if transport is None else transport.get_extra_info("peername")
+    if not isinstance(name, tuple):
+        return ""  # no network is in between
+    try:
+        address = ipaddress.ip_address(str(name[0]).partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(address)

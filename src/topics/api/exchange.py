@@ -74,6 +74,10 @@ class Stream(Protocol):
 class Channel(Protocol):
     """Where the answers of a connection go, in the order it needs."""
 
+    @property
+    def peer(self) -> str:
+        """The address at the other end, as far as it tells one party from another."""
+
     def send(
         self, exchange: "Exchange", status: int, *, content_type: bytes, headers: bytes, body: bytes
     ) -> None: ...

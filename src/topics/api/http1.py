@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from topics.api import reasons
 from topics.api.chunks import ChunkedBody
+from topics.api.connection import peer_of
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
 from topics.api.http1_stream import Http1Stream
@@ -530,6 +531,10 @@ class Http1Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
+
+    @property
+    def peer(self) -> str:
+        return peer_of(self._transport)
 
     @property
     def buffered_bytes(self) -> int:

@@ -22,6 +22,7 @@ import h2.exceptions
 import h2.settings
 
 from topics.api.body import check_body_size
+from topics.api.connection import peer_of
 from topics.api.exchange import Exchange
 from topics.api.head import (
     MAX_HEAD_BYTES,
@@ -365,6 +366,10 @@ class Http2Connection(asyncio.Protocol):
         self._leave_reading(stream)
         self._streams.pop(stream.number, None)
         self._sending.pop(stream.number, None)
+
+    @property
+    def peer(self) -> str:
+        return peer_of(self._transport)
 
     @property
     def _unread_bytes(self) -> int:

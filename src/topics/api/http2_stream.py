@@ -53,6 +53,10 @@ class Http2Stream:
 
     # A channel.
 
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
     def send(
         self, exchange: Exchange, status: int, *, content_type: bytes, headers: bytes, body: bytes
     ) -> None:

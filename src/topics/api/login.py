@@ -9,7 +9,7 @@ from topics.api.html import redirect, reply_page
 from topics.api.origin import check_same_origin
 from topics.api.sessions import COOKIE, SESSION_S
 from topics.console.pages import render_login
-from topics.errors import RequestError, TopicsError, Unauthorized
+from topics.errors import RequestError, Throttled, Unauthorized
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -32,18 +32,23 @@ def sign_in(app: "App", exchange: Exchange) -> None:
     fields = read_form(exchange)
     goal = safe_goal(fields.get("next", ""))
     try:
-        app.sessions.check_attempt()
         caller = app.keyring.identify(fields.get("key", "").strip())
     except Unauthorized:
-        app.sessions.count_failure()
-        page = render_login(goal=goal, problem="This key is not known here.")
-        reply_page(exchange, page, status=401)
-    except TopicsError:
-        page = render_login(goal=goal, problem="Too many wrong keys: wait a moment.")
-        reply_page(exchange, page, status=429, headers=b"Retry-After: 1\r\n")
+        _refuse(app, exchange, goal)
     else:
         session_id = app.sessions.start(caller)
         redirect(exchange, goal, headers=_cookie(exchange, session_id, max_age_s=SESSION_S))
+
+
+def _refuse(app: "App", exchange: Exchange, goal: str) -> None:
+    try:
+        app.sessions.count_failure(exchange.channel.peer)
+    except Throttled:
+        page = render_login(goal=goal, problem="Too many wrong keys: wait a moment.")
+        reply_page(exchange, page, status=429, headers=b"Retry-After: 1\r\n")
+    else:
+        page = render_login(goal=goal, problem="This key is not known here.")
+        reply_page(exchange, page, status=401)
 
 
 def sign_out(app: "App", exchange: Exchange) -> None:

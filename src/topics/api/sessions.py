@@ -1,14 +1,15 @@
 """Who is signed in to the console: a cookie that stands for a key.
 
-Owns the sessions. Keeps: only digests of their ids; their number is bounded; each ends after its
-time; whatever a cookie opens, its key must be able to open; a page of another origin gets nothing
-with somebody's cookie.
+Owns the sessions. Keeps: only digests of their ids; their number is bounded, for each key by
+itself; each ends after its time; whatever a cookie opens, its key must be able to open; a page of
+another origin gets nothing with somebody's cookie.
 """
 
 import hashlib
 import hmac
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from topics.api.auth import Caller
@@ -19,20 +20,24 @@ from topics.errors import Forbidden, Throttled
 
 COOKIE = "topics_session"
 SESSION_S = 12 * 3600
-MAX_SESSIONS = 1000
+MAX_SESSIONS_PER_KEY = 200
 ATTEMPTS = 10
-"""Wrong keys in a row, then …"""
+"""Wrong keys of one address in a row, then …"""
 ATTEMPT_S = 1.0
 """… one a second: a person does not notice."""
+MAX_ADDRESSES = 1024
+"""That sent wrong keys; whoever was quiet for the longest is forgotten first."""
 _COOKIE_PAIR = re.compile(rf"(?:^|[;,])\s*{COOKIE}=([A-Za-z0-9_-]+)")
 
 
 class Session:
     """One browser that showed a key."""
 
-    __slots__ = ("caller", "csrf", "deadline_s")
+    __slots__ = ("caller", "csrf", "deadline_s", "digest")
 
-    def __init__(self, caller: Caller, *, deadline_s: float) -> None:
+    def __init__(self, digest: bytes, caller: Caller, *, deadline_s: float) -> None:
+        self.digest = digest
+        """Of its id."""
         self.caller = caller
         self.csrf = secrets.token_urlsafe(24)
         self.deadline_s = deadline_s
@@ -49,37 +54,39 @@ class Sessions:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._open: dict[bytes, Session] = {}
-        """Oldest first: all last equally long."""
+        self._by_key: dict[Caller, OrderedDict[bytes, None]] = {}
+        """Of each key the oldest first: all last equally long."""
         self._attempts = Attempts(clock)
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def check_attempt(self) -> None:
-        """Refuse to look at a key after too many wrong ones."""
-        self._attempts.check()
-
-    def count_failure(self) -> None:
-        self._attempts.take()
+    def count_failure(self, address: str) -> None:
+        """Note a wrong key; `Throttled` after too many from this address."""
+        self._attempts.take(address)
 
     def start(self, caller: Caller) -> str:
-        """Return the id of a new session; where there are too many, the oldest ends."""
-        self._forget_old()
-        while len(self._open) >= MAX_SESSIONS:
-            del self._open[next(iter(self._open))]
+        """Return the id of a new session; where its key has too many, the oldest of them ends."""
+        own = self._by_key.setdefault(caller, OrderedDict())
+        while own and (len(own) >= MAX_SESSIONS_PER_KEY or self._is_over(next(iter(own)))):
+            del self._open[own.popitem(last=False)[0]]
         session_id = secrets.token_urlsafe(32)
+        digest = _digest(session_id)
         deadline_s = self._clock.monotonic_s() + SESSION_S
-        self._open[_digest(session_id)] = Session(caller, deadline_s=deadline_s)
+        self._open[digest] = Session(digest, caller, deadline_s=deadline_s)
+        own[digest] = None
         return session_id
 
+    def _is_over(self, digest: bytes) -> bool:
+        return self._open[digest].deadline_s <= self._clock.monotonic_s()
+
     def find(self, session_id: str) -> Session | None:
-        session = self._open.get(_digest(session_id))
-        if session is None or session.deadline_s <= self._clock.monotonic_s():
-            return None
-        return session
+        digest = _digest(session_id)
+        return None if digest not in self._open or self._is_over(digest) else self._open[digest]
 
     def end(self, session: Session) -> None:
-        self._open = {name: kept for name, kept in self._open.items() if kept is not session}
+        if self._open.pop(session.digest, None) is not None:
+            del self._by_key[session.caller][session.digest]
 
     def identify(self, head: Head) -> Session | None:
         """Return the session of a request, if it has one that counts; refuse a forged request."""
@@ -94,36 +101,31 @@ class Sessions:
                 session.check_token(head.csrf)
         return session
 
-    def _forget_old(self) -> None:
-        now_s = self._clock.monotonic_s()
-        while self._open:
-            oldest = next(iter(self._open))
-            if self._open[oldest].deadline_s > now_s:
-                return
-            del self._open[oldest]
-
 
 class Attempts:
-    """So many at once, then one a while."""
+    """Wrong keys, by the address they came from: so many at once, then one a while.
+
+    Only wrong ones are counted, and only they are refused: many come from the address of a proxy,
+    and what one of them guesses must not keep the others out.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._left = float(ATTEMPTS)
-        self._since_s = clock.monotonic_s()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        """Address → how many are left, and since when; the quietest first."""
 
-    def check(self) -> None:
-        self._refill()
-        if self._left < 1:
-            raise Throttled(int(ATTEMPT_S * 1000))
+    def __len__(self) -> int:
+        return len(self._left)
 
-    def take(self) -> None:
-        self._refill()
-        self._left -= 1
-
-    def _refill(self) -> None:
+    def take(self, address: str) -> None:
         now_s = self._clock.monotonic_s()
-        self._left = min(ATTEMPTS, self._left + (now_s - self._since_s) / ATTEMPT_S)
-        self._since_s = now_s
+        left, since_s = self._left.pop(address, (float(ATTEMPTS), now_s))
+        left = min(ATTEMPTS, left + (now_s - since_s) / ATTEMPT_S)
+        self._left[address] = max(left - 1, 0), now_s
+        if len(self._left) > MAX_ADDRESSES:
+            self._left.popitem(last=False)
+        if left < 1:
+            raise Throttled(int(ATTEMPT_S * 1000))
 
 
 def session_id_of(cookie: str) -> str:

@@ -1,20 +1,21 @@
 """`POST /v0/tickets`: a one-use word that opens one stream."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from topics.api.exchange import Exchange
+from topics.model.tickets import TicketRequest
 
 if TYPE_CHECKING:
     from topics.api.app import App
 
 
-_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+_DECODE = msgspec.json.Decoder(TicketRequest).decode
 
 
 def give(app: "App", exchange: Exchange) -> None:
     if exchange.body:
-        exchange.decode(_DECODE)  # nothing in it counts yet
+        exchange.decode(_DECODE)
     ticket, expires_ms = app.tickets.give(exchange.caller)
     exchange.reply_json({"ticket": ticket, "expires_ms": expires_ms}, status=201)

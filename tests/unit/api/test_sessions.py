@@ -1,13 +1,26 @@
 """Sessions of the console: bounded, ending, and of no use to another page."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from tests.unit.api.conftest import MakeApp
 from tests.unit.api.test_app import bearer, get
 from tests.unit.api.wire import HOST, HeldApp, answers, connect
 
 from topics.api import sessions as module
+from topics.api.connection import peer_of
 from topics.api.login import safe_goal
-from topics.api.sessions import ATTEMPTS, COOKIE, SESSION_S, Sessions, session_id_of
+from topics.api.sessions import (
+    ATTEMPTS,
+    COOKIE,
+    MAX_ADDRESSES,
+    SESSION_S,
+    Attempts,
+    Sessions,
+    session_id_of,
+)
 from topics.errors import Throttled
 from topics.testing.manual_clock import ManualClock
 
@@ -68,13 +81,21 @@ def test_a_session_that_was_ended_opens_nothing_though_its_head_was_seen_before(
     assert status_of(app, raw) == 401
 
 
-def test_sessions_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
-    sessions = Sessions(ManualClock())
-    caller = HeldAppCaller()
-    ids = [sessions.start(caller) for _ in range(5)]  # type: ignore[arg-type] # never looked into
-    assert len(sessions) == 3
+def test_a_key_that_signs_in_too_often_ends_its_own_oldest_and_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_SESSIONS_PER_KEY", 3)
+    clock = ManualClock()
+    sessions = Sessions(clock)
+    one, other = HeldAppCaller(), HeldAppCaller()
+    kept = sessions.start(other)  # type: ignore[arg-type] # never looked into
+    ids = [sessions.start(one) for _ in range(5)]  # type: ignore[arg-type] # as above
     assert [sessions.find(session_id) is not None for session_id in ids] == [False] * 2 + [True] * 3
+    assert sessions.find(kept) is not None
+    assert len(sessions) == 4
+    clock.advance_ms(SESSION_S * 1000)
+    sessions.start(one)  # type: ignore[arg-type] # as above
+    assert len(sessions) == 2, "those that are over are not kept until there are too many"
 
 
 class HeldAppCaller:
@@ -153,16 +174,54 @@ def test_a_key_counts_more_than_a_cookie(make_app: MakeApp) -> None:
 # Signing in.
 
 
-def test_wrong_keys_are_counted_and_time_forgives_them() -> None:
+def test_wrong_keys_are_counted_by_address_and_time_forgives_them() -> None:
     clock = ManualClock()
     sessions = Sessions(clock)
     for _ in range(ATTEMPTS):
-        sessions.check_attempt()
-        sessions.count_failure()
-    with pytest.raises(Throttled):
-        sessions.check_attempt()
+        sessions.count_failure("10.0.0.1")
+    for _ in range(3):
+        with pytest.raises(Throttled):
+            sessions.count_failure("10.0.0.1")
+    sessions.count_failure("10.0.0.2")
     clock.advance_ms(1000)
-    sessions.check_attempt()
+    sessions.count_failure("10.0.0.1")
+    with pytest.raises(Throttled):
+        sessions.count_failure("10.0.0.1")
+
+
+def test_addresses_that_sent_wrong_keys_are_kept_in_constant_room() -> None:
+    attempts = Attempts(ManualClock())
+    for n in range(MAX_ADDRESSES + 100):
+        attempts.take(f"10.0.{n // 256}.{n % 256}")
+    assert len(attempts) == MAX_ADDRESSES
+
+
+def test_a_right_key_is_let_in_after_any_number_of_wrong_ones(make_app: MakeApp) -> None:
+    app = make_app(keys="k", hold=False)
+    form = "application/x-www-form-urlencoded"
+
+    def show(key: str) -> int:
+        return status_of(app, post("/console/login", f"key={key}", ORIGIN, kind=form))
+
+    assert [show("wrong") for _ in range(ATTEMPTS + 3)] == [401] * ATTEMPTS + [429] * 3
+    assert show("k") == 303
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        (("192.0.2.7", 4000), "192.0.2.7"),
+        (("2001:db8:1:2:3:4:5:6", 4000, 0, 0), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 4000, 0, 2), "fe80::/64"),
+        (("::ffff:192.0.2.7", 4000, 0, 0), "192.0.2.7"),
+        ("/run/socket", ""),
+        (None, ""),
+    ],
+)
+def test_an_address_tells_one_party_from_another(name: object, address: str) -> None:
+    transport = SimpleNamespace(get_extra_info=lambda _: name)
+    assert peer_of(cast("asyncio.Transport", transport)) == address
+    assert peer_of(None) == ""
 
 
 @pytest.mark.parametrize(
