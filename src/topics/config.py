@@ -100,6 +100,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
         str | None,
         Meta(description="names a Host header may have, by comma; *: any; unset: see the docs"),
     ] = None
+    allowed_origins: Annotated[
+        str | None,
+        Meta(description="origins of other hosts whose pages may write and stream, by comma"),
+    ] = None
     head_timeout_ms: Annotated[
         int, _ms("a request head must be here within", low=10, high=HOUR_MS)
     ] = 5_000

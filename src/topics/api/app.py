@@ -22,6 +22,7 @@ from topics.api.head import Head, build_head, read_head
 from topics.api.host import HostRule
 from topics.api.live import Live
 from topics.api.log import RequestLog
+from topics.api.origin import OriginRule
 from topics.api.parking import Parking
 from topics.api.regulars import Regulars
 from topics.api.request_metrics import RequestMetrics
@@ -96,7 +97,10 @@ class App:
         self._early_streams: dict[Exchange, None] = {}
         """Wait for the log; like streams that are open, they are no requests under way."""
         self.inflight_max = config.max_inflight_per_key or sys.maxsize
-        self.host_rule = HostRule(config.allowed_hosts, bind_host=config.host)
+        self.host_rule, self.origin_rule = (
+            HostRule(config.allowed_hosts, bind_host=config.host),
+            OriginRule(config.allowed_origins, hosts=config.allowed_hosts),
+        )
         self.slow_s = config.slow_request_ms / 1000 or float("inf")
         self._heads: dict[bytes, Head] = {}
         # A remembered head must not keep a key in memory: where there are keys, a digest names it.
@@ -178,6 +182,8 @@ class App:
         try:
             self.host_rule.check(head.headers.get("host", ""))
             head.route, head.name = find_route(head.method, head.path)
+            if head.route.is_guarded:
+                self.origin_rule.check(head.headers)
             head.caller = self._identify(head)
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)

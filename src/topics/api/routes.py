@@ -52,9 +52,9 @@ class Route:
     """One method of one path."""
 
     __slots__ = (
-        "body_bytes", "handle", "is_form", "is_gathered", "is_keyless", "is_open", "is_page",
-        "is_probe", "is_stream", "label", "may_wait", "method", "names_group", "names_router",
-        "names_topic", "needs_log", "path", "scopes",
+        "body_bytes", "handle", "is_form", "is_gathered", "is_guarded", "is_keyless", "is_open",
+        "is_page", "is_probe", "is_stream", "label", "may_wait", "method", "names_group",
+        "names_router", "names_topic", "needs_log", "path", "scopes",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,8 @@ class Route:
         self.is_open = "open" in kinds  # needs no key
         self.is_probe = "probe" in kinds  # needs no key unless probe_auth
         self.is_stream = "stream" in kinds  # a token or ticket in the query opens it
+        self.is_guarded = method != "GET" or bool({"stream", "pins"} & set(kinds))
+        """Refused to pages of other origins: it changes or keeps something."""
         self.is_page = "page" in kinds  # of the console: who has no session is sent to sign in
         self.is_form = "form" in kinds  # takes the body of a form, with the token in it
         self.is_gathered = "gathered" in kinds  # done with the others of its turn, if it is plain
@@ -119,7 +121,7 @@ ROUTES = (
     Route("POST", "/v0/topics/:topic/extend", queues.extend, WRITE, "list"),
     Route("POST", "/v0/topics/:topic/redrive", queues.redrive, READ | WRITE | DELETE),
     Route("GET", "/v0/topics/:topic/work", work.stream, READ | WRITE, "stream"),
-    Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ),
+    Route("GET", "/v0/topics/:topic/segments", segments.list_segments, READ, "pins"),
     Route("GET", "/v0/topics/:topic/range", frames.read, READ),
     Route("POST", "/v0/topics/:topic/compact", compact.compact, ADMIN, "waits"),
     Route("POST", "/v0/pins/:pin", segments.renew_pin, READ),

@@ -95,10 +95,11 @@ class Sessions:
         if session is None or not _comes_from_here(head.headers):
             return None
         assert head.route is not None
-        if head.method != "GET" or head.upgrade:
+        changes = head.method != "GET" or head.upgrade
+        if changes or "origin" in head.headers:
             check_same_origin(head.headers)
-            if not head.route.is_form:  # a form has the token in its body
-                session.check_token(head.csrf)
+        if changes and not head.route.is_form:  # a form has the token in its body
+            session.check_token(head.csrf)
         return session
 
 

@@ -26,7 +26,6 @@ from wsproto.utilities import ProtocolError
 from topics.api.exchange import Exchange
 from topics.api.http1 import Http1Connection
 from topics.api.live import LINGER_S, RETRY_AFTER_MS
-from topics.api.origin import check_origin
 from topics.api.patience import Patience
 from topics.api.shares import TURN_S
 from topics.api.sse import check_room
@@ -56,8 +55,6 @@ def upgrade(app: "App", exchange: Exchange) -> None:
         raise RequestError("this is a WebSocket: connect with Upgrade: websocket over HTTP/1.1")
     if not channel.is_alone:
         raise RequestError("an upgrade must be the only request under way on its connection")
-    if app.keyring.is_open:
-        check_origin(head.headers)
     check_room(app, exchange)
     handshake = WSConnection(ConnectionType.SERVER)
     pairs = [

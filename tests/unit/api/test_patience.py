@@ -2,13 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from topics.api.alarms import Alarms
-from topics.api.origin import check_origin
 from topics.api.patience import Patience
 from topics.clock import SystemClock
-from topics.errors import Forbidden
 
 
 def test_patience_ends_only_when_nothing_moves() -> None:
@@ -40,18 +36,3 @@ def test_alarms_ring_in_order_and_not_when_cancelled() -> None:
         return rung
 
     assert asyncio.run(scenario()) == ["first", "second"]
-
-
-def test_origins_of_other_hosts_are_refused() -> None:
-    check_origin({"host": "log.lan:4000"})
-    check_origin({"host": "log.lan:4000", "origin": "http://log.lan:8080"})
-    check_origin({"host": "log.lan:4000", "origin": "http://[::1]:8080"})
-    for origin in (
-        "http://evil.example",
-        "null",
-        "file://",
-        "http://log.lan.evil.example",
-        "http://[",
-    ):
-        with pytest.raises(Forbidden):
-            check_origin({"host": "log.lan:4000", "origin": origin})
