@@ -19,14 +19,25 @@ from topics.testing.server_process import ServerProcess
 
 SCOPES = {
     "r": {"read"},
-    "w": {"write"},
+    "c": {"consume"},
+    "rc": {"read", "consume"},
+    "w": {"write", "consume"},
     "d": {"delete"},
     "a": {"admin"},
-    "rw": {"read", "write"},
-    "all": {"read", "write", "delete", "admin"},
+    "rw": {"read", "write", "consume"},
+    "all": {"read", "consume", "write", "delete", "admin"},
 }
 OWNER = "owner-key-000000000000"
-SPELLED = {"r": "read", "w": "w", "d": "delete", "a": "a", "rw": "rw", "all": ""}
+SPELLED = {
+    "r": "read",
+    "c": "c",
+    "rc": "read+consume",
+    "w": "w",
+    "d": "delete",
+    "a": "a",
+    "rw": "rw",
+    "all": "",
+}
 KEYS = ",".join(
     [
         OWNER,
@@ -83,11 +94,11 @@ ROUTES = [
     Route("DELETE", "uploads/none", {"admin", "write"}, None, 0),
     Route("GET", "groups/{a}", {"read"}),
     Route("DELETE", "groups/{a}", {"admin"}),
-    Route("POST", "groups/{a}/join", {"read"}, '{"member":"m","topics":["{b}"]}', 2),
-    Route("POST", "groups/{a}/heartbeat", {"read"}, '{"member":"m","generation":1}'),
-    Route("POST", "groups/{a}/leave", {"read"}, '{"member":"m"}'),
-    Route("POST", "groups/{a}/commit", {"read"}, '{"offsets":{"{b}":{"0":0}}}', 2),
-    Route("POST", "groups/{a}/poll", {"read"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/join", {"consume"}, '{"member":"m","topics":["{b}"]}', 2),
+    Route("POST", "groups/{a}/heartbeat", {"consume"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/leave", {"consume"}, '{"member":"m"}'),
+    Route("POST", "groups/{a}/commit", {"consume"}, '{"offsets":{"{b}":{"0":0}}}', 2),
+    Route("POST", "groups/{a}/poll", {"read", "consume"}, '{"member":"m","generation":1}'),
     Route("POST", "groups/{a}/seek", {"admin"}, '{"to":"latest","topics":{"{b}":null}}', 2),
     Route("POST", "backups/none", {"admin"}, "{}", 0, is_narrow=False),
     Route("GET", "topics", {"read"}, None, 0),

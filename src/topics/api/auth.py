@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from topics.errors import ConfigError, Forbidden, Unauthorized
 
-ALL_SCOPES = frozenset({"read", "write", "delete", "admin"})
-_LETTERS = {"r": "read", "w": "write", "d": "delete", "a": "admin"}
+ALL_SCOPES = frozenset({"read", "consume", "write", "delete", "admin"})
+_LETTERS = {"r": "read", "c": "consume", "w": "write", "d": "delete", "a": "admin"}
 _BEARER = "bearer "
 
 
@@ -134,9 +134,9 @@ def _parse_scopes(text: str, number: int) -> frozenset[str]:
         else:
             raise ConfigError(
                 f"TOPICS_API_KEYS: entry {number} has a scope that is none of "
-                "read write delete admin (r w d a), joined by +"
+                "read consume write delete admin (r c w d a), joined by +"
             )
-    return frozenset(found)
+    return frozenset(found | {"consume"} if "write" in found else found)
 
 
 def _digest(key: str) -> bytes:
