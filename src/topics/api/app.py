@@ -24,6 +24,7 @@ from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.origin import OriginRule
 from topics.api.parking import Parking
+from topics.api.query import check_query
 from topics.api.regulars import Regulars
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
@@ -187,6 +188,7 @@ class App:
             head.caller = self._identify(head)
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)
+            check_query(head)
             _check_media_type(head)
             head.body_max = head.route.body_max(self.config)
             _check_body(head)

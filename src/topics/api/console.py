@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 READ = frozenset({"read"})
 
 
-class ResendRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ResendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record shall be appended once more, byte for byte."""
 
     seq: Seq

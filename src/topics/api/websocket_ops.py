@@ -21,6 +21,7 @@ from topics.engine.watch.watcher import Sink, Watcher
 from topics.errors import Closed, LimitReached, RequestError, TopicsError
 from topics.limits import KIB
 from topics.model.append import Appended
+from topics.model.explain import decode_kind, explain
 from topics.model.watch import WILDCARD
 from topics.model.websocket import Asked, ClientOp, PublishOp
 from topics.storage.wal.group_commit import Commitment
@@ -254,6 +255,8 @@ class WebSocketOps:
 def _decode(decoder: Callable[[bytes], T], raw: bytes) -> T:
     try:
         return decoder(raw)
+    except msgspec.ValidationError as error:
+        raise explain(error, decode_kind(decoder), where="message: ") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestError(f"a message is a JSON object with an op: {error}") from None
     except RecursionError:

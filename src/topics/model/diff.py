@@ -81,8 +81,8 @@ def check_window(from_ts: int, until_ts: int) -> None:
         raise ValueError("`until_ts` must not be before `from_ts`")
 
 
-class DiffBody(Struct, frozen=True, kw_only=True):
-    """The body of a read; unknown fields are ignored."""
+class DiffBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a read."""
 
     from_seq: Seq = 0
     from_ts: Ts = 0

@@ -22,7 +22,7 @@ class Window(NamedTuple):
     until_ts: int = 0
 
 
-class WatchStart(Struct, frozen=True, kw_only=True):
+class WatchStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where to begin and to end in one topic, or in every topic of a pattern."""
 
     from_seq: Seq = 0
@@ -52,8 +52,8 @@ class WatchOptions(Struct, frozen=True, kw_only=True):
     consistency: Literal["eventual", "strong"] = "eventual"
 
 
-class WatchBody(WatchOptions, frozen=True, kw_only=True):
-    """The body of a watch; unknown fields are ignored."""
+class WatchBody(WatchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a watch."""
 
     topics: Annotated[
         dict[str, WatchStart],

@@ -197,7 +197,7 @@ def test_filters_and_projections_hold_for_a_watch(tmp_path: Path) -> None:
             await place.append("t", 3, tag="x:2", meta={"k": 1})
             url = await place.watch(
                 {"t": {}}, match=["tag", "Glob", "x*"], include_tags=True, include_meta=False,
-                include_data=False, unknown=1,
+                include_data=False,
             )  # fmt: skip
             records = (await (await place.stream(url)).next()).data["records"]
             assert [{k for k in r if k != "$ts"} for r in records] == [{"$seq", "$tag"}] * 2
