@@ -30,7 +30,6 @@ from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
 from topics.api.sampling import Sampling
 from topics.api.sessions import Sessions
-from topics.api.shares import Shares
 from topics.api.sse import accepts_events
 from topics.api.tickets import Tickets
 from topics.api.turns import Turns
@@ -79,7 +78,6 @@ class App:
         self.tickets = Tickets(clock)
         self.sessions = Sessions(clock)
         self.request_log = request_log
-        self.shares = Shares(loop, clock, on_bug=request_log.stream_bug)
         self.metrics = RequestMetrics()
         self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
