@@ -15,6 +15,7 @@ from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
+from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import Place
 from topics.engine.watch.watcher import Watcher
 from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
@@ -146,12 +147,16 @@ def _check_name(caller: Caller, name: str) -> None:
 
 
 def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart]) -> None:
-    if not patterns:
-        return
-    for topic in app.engine.topics():
-        for name, start in patterns.items():
-            if topic.name.startswith(name[:-1]):
-                watcher.add(topic, _start_seq(topic, start), by_pattern=True)
+    """Add the topics there are; of several patterns that a name has the last one counts."""
+    limit = app.config.max_watch_topics
+    prefixes = {name[:-1]: start for name, start in patterns.items()}
+    found = list(topics_of(app.engine, prefixes, limit + 1))
+    if len(found) > limit:
+        raise LimitReached("max_watch_topics", limit)
+    last_first = list(reversed(prefixes.items()))
+    for topic in found:
+        start = next(start for prefix, start in last_first if topic.name.startswith(prefix))
+        watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 
 def _add_named(

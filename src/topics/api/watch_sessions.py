@@ -74,7 +74,6 @@ class WatchSession:
             heartbeat_ms=self._heartbeat_ms,
             on_end=self._on_end,
             on_room=self._on_room,
-            on_topic=self.watcher.meet,
         )
         if not stream.is_open:
             return

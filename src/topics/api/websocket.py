@@ -29,7 +29,6 @@ from topics.api.live import LINGER_S, RETRY_AFTER_MS
 from topics.api.patience import Patience
 from topics.api.sse import check_room
 from topics.api.websocket_ops import WebSocketOps
-from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import Trouble, WebSocketMessages
 from topics.errors import RequestError
 from topics.limits import MIB
@@ -317,9 +316,6 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _say_good_bye(self) -> None:
         self._send_away("shutting_down", "the server stops: connect again", 1001)
-
-    def meet(self, topic: Topic) -> None:
-        self._ops.meet(topic)
 
     def _send_away(self, code: str, message: str, close_code: int) -> None:
         trouble = Trouble(code=code, message=message, retry_after_ms=RETRY_AFTER_MS)

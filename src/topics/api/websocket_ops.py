@@ -114,10 +114,6 @@ class WebSocketOps:
             if watcher.meet_end() or watcher.blocked:
                 self._app.live.schedule(watcher)
 
-    def meet(self, topic: Topic) -> None:
-        for watcher in list(self._watchers):
-            watcher.meet(topic)
-
     # The ops.
 
     def _ping(self, op: ClientOp) -> None:

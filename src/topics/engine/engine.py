@@ -273,6 +273,10 @@ class Engine:
     def topics(self) -> list[Topic]:
         return self.registry.all()
 
+    def topics_starting(self, prefix: str, limit: int) -> list[Topic]:
+        """Return the first topics by name that begin so, at most `limit` of them."""
+        return self.registry.starting(prefix, limit)
+
     def partitioned(self) -> list[Partitioned]:
         return self.registry.parents.all()
 

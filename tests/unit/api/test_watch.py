@@ -1,11 +1,14 @@
 """Watching over a real socket."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.api.streaming import EventReader, run, serving, until
 
+from topics.api import live
 from topics.engine.watch.event_id import decode_event_id, encode_event_id
 
 
@@ -323,5 +326,46 @@ def test_a_watch_without_a_stream_ends(tmp_path: Path) -> None:
             assert place.app.metrics.watch_sessions == 1
             await until(lambda: place.app.metrics.watch_sessions == 0)
             assert (await place.stream(url)).status == 404
+
+    run(scenario)
+
+
+def test_of_several_patterns_of_a_name_the_last_one_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_topics=3) as place:
+            for name in ("a.1", "a.2", "b.1"):
+                await place.append(name, 1, 2)
+            patterns = {"b*": {}, "*": {"tail": True}, "a.2*": {"from_seq": 1}}
+            _, made = await place.call("POST", "/v0/watch", {"topics": patterns})
+            stands = {name: state["from_seq"] for name, state in made["topics"].items()}
+            assert stands == {"a.1": 2, "a.2": 1, "b.1": 2}
+            await place.append("c.1", 1)
+            status, refusal = await place.call("POST", "/v0/watch", {"topics": {"*": {}}})
+            assert (status, refusal["error"]["detail"]["limit"]) == (429, "max_watch_topics")
+
+    run(scenario)
+
+
+def test_many_watchers_of_a_new_topic_meet_it_some_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MEETINGS_A_TURN", 2)
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            streams = [await place.stream(await place.watch({"*": {}})) for _ in range(5)]
+            engine = place.app.engine
+            engine.create_topic("a", {})
+            engine.create_topic("b", {})
+            met: list[int] = []
+            while not met or met[-1] < 10:
+                await asyncio.sleep(0)
+                met.append(sum(engine.topic(name).watchers for name in "ab"))
+            assert all(now - before <= 2 for before, now in itertools.pairwise(met))
+            await place.append("b", 1)
+            for stream in streams:
+                while (event := await stream.next()).kind != "record":
+                    pass
+                assert event.data["topic"] == "b"
 
     run(scenario)

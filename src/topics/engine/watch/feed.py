@@ -2,7 +2,7 @@
 
 Owns the steps read during one turn, and the convoys of those who wait for more. Keeps: a step is
 shared only within the turn in which it was read, so that no watcher is sent what was deleted
-before its turn began.
+before its turn began; a turn tells when it has taken its time.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from topics.engine.engine import Engine
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.convoy import Convoy, Seat, Standing, Way
 from topics.engine.watch.frames import record_body, tombstone_body
+from topics.engine.watch.patterns import Newcomers
 from topics.errors import TopicsError
 from topics.model.diff import Page
 from topics.model.watch import Window
@@ -25,6 +26,8 @@ _INVOLUNTARY = frozenset({"cap", "ttl", "mixed"})
 MAX_SHARED = 1024
 """Steps kept in one turn; whoever comes later reads for himself."""
 MAX_SHARED_BYTES = 16 * 1024 * 1024
+TURN_S = 0.005
+"""After so long a turn serves nobody else."""
 
 ColdDone = Callable[[Page | TopicsError], None]
 ColdRead = Callable[[Topic, DiffRequest, ColdDone], None]
@@ -115,7 +118,10 @@ class Feed:
         self.delivery = delivery
         self.counters = counters
         self._read_cold = read_cold
+        self.newcomers = Newcomers()
+        self._clock = engine.clock
         self._turns = 0
+        self._end_s = 0.0
         self._shared: dict[tuple[int, int, bool, str], Step] = {}
         self._shared_bytes = 0
         self.ready: dict[str, Ready] = {}
@@ -131,6 +137,13 @@ class Feed:
 
     def __enter__(self) -> None:
         self._turns += 1
+        if self._turns == 1:
+            self._end_s = self._clock.monotonic_s() + TURN_S
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether what is not served yet had better wait for another turn."""
+        return self._turns > 0 and self._clock.monotonic_s() >= self._end_s
 
     def __exit__(self, *_: object) -> None:
         self._turns -= 1

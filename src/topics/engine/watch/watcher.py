@@ -16,6 +16,7 @@ from topics.engine.watch.convoy import Seat, Way
 from topics.engine.watch.event_id import LIFE
 from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
+from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
 from topics.model.watch import WILDCARD, Window
@@ -77,6 +78,8 @@ class Watcher:
         }
         """What to show of a topic, or of those of a pattern, that have a first or a last time."""
         self.places: dict[str, Place] = {}
+        self._awaited: set[str] = set()
+        """Names and patterns of which this watcher is told when there is a topic."""
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
         self._refused = False
@@ -138,16 +141,34 @@ class Watcher:
         for place in list(self.places.values()):
             place.fresh, place.live, place.ended = True, False, False
             self._settle_life(place)
+        self._await_newcomers()
         for topic in self._unmet():
             self.meet(topic)
 
+    def _await_newcomers(self) -> None:
+        for prefix in self.patterns:
+            self._await(prefix + WILDCARD)
+        for name in self.parents:
+            if name not in self.places:  # all its partitions may come, or more of them
+                self._await(name)
+
+    def _await(self, name: str) -> None:
+        self._awaited.add(name)
+        self._feed.newcomers.wait(name, self)
+
+    def _await_no_more(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited.discard(name)
+            self._feed.newcomers.leave(name, self)
+
     def _unmet(self) -> Iterable[Topic]:
-        """Return the topics that this watcher may be new to."""
+        """Return topics that this watcher may be new to: no more than there may be places."""
         engine = self._feed.engine
-        if self.patterns:
-            return engine.topics()
-        found = [parent for name in self.parents if (parent := engine.find_partitioned(name))]
-        return [topic for parent in found for topic in parent.partitions]
+        yield from topics_of(engine, self.patterns, self._max_places + 1)
+        for name in self.parents:
+            parent = engine.find_partitioned(name)
+            if parent is not None:
+                yield from parent.partitions[: self._max_places + 1]
 
     def _wants(self, topic: Topic) -> bool:
         parent = topic.parent
@@ -162,12 +183,15 @@ class Watcher:
         self.sink = None
         for place in self.places.values():
             self._stop(place)
+        for name in list(self._awaited):
+            self._await_no_more(name)
 
     def drop(self, name: str) -> bool:
         """Forget a topic, or all partitions of one; tell whether it was watched."""
         place = self.places.pop(name, None)
         if place is None:
             return self._drop_partitions(name)
+        self._await_no_more(name)
         self._stop(place)
         return True
 
@@ -182,6 +206,7 @@ class Watcher:
         if not names:
             return False
         self.parents.discard(parent)
+        self._await_no_more(parent)
         for name in names:
             self.drop(name)
         return True
@@ -191,6 +216,7 @@ class Watcher:
         if prefix not in self.patterns:
             return False
         self.patterns = tuple(other for other in self.patterns if other != prefix)
+        self._await_no_more(prefix + WILDCARD)
         for place in list(self.places.values()):
             if place.name.startswith(prefix) and place.by_pattern:
                 self.drop(place.name)
@@ -239,7 +265,11 @@ class Watcher:
             if ready is not None and self._take_ready(place, ready, topic):
                 return
         place = self.places.get(topic.name)
-        if place is not None and place.topic is topic and self.sink is not None:
+        if place is None or place.topic is not topic or self.sink is None:
+            return
+        if self._feed.is_late:  # there may be thousands who hear of it
+            self._fall_behind(place)
+        else:
             self._serve(place)
 
     def _take_ready(self, place: Place, ready: Ready, topic: Topic) -> bool:
@@ -273,12 +303,15 @@ class Watcher:
             self._seat = None
 
     def pump(self) -> None:
-        """Send what is behind, as far as the sink has room."""
+        """Send what is behind, as far as the sink has room and the turn has time."""
         self.blocked = False
         for place in list(self._behind):
             if self.blocked or self.sink is None:
                 return
             self._serve(place)
+            if self._behind and self._feed.is_late:
+                self.on_behind(self)
+                return
 
     def meet_end(self) -> bool:
         """Tell whether the time is over for a place where all was sent: `pump` tells its reader.
@@ -297,7 +330,7 @@ class Watcher:
 
     def _serve(self, place: Place) -> None:
         topic = place.topic
-        if topic is None or self._is_fetching(place) or self._has_ended(place, topic):
+        if topic is None or self._has_ended(place, topic) or self._is_fetching(place):
             return
         try:
             self._advance(place, topic)
@@ -323,6 +356,8 @@ class Watcher:
             is_over = False  # this step has looked; a write may still be on its way
             if place.ended:
                 return
+            if feed.is_late:
+                break
         self._fall_behind(place)
 
     def _is_full(self, sink: Sink, place: Place) -> bool:
@@ -391,6 +426,7 @@ class Watcher:
         if step.until_reached:
             place.ended = True
             self._stop(place)
+            self._await(place.name)  # its next life has not ended
 
     def _is_like_others(self, place: Place) -> bool:
         """Tell whether even the ids of the frames are those of other watchers at this seq."""
@@ -423,6 +459,7 @@ class Watcher:
         """Stop a topic that cannot be read, not the others of the watch."""
         place.live = False
         self._stop(place)
+        self._await(place.name)  # its next life may be read
         self._fail(error, [place.name])
 
     def _fail(self, error: TopicsError, topics: list[str]) -> None:
@@ -438,7 +475,9 @@ class Watcher:
         if place.life not in (GONE, topic.id if topic else GONE):
             self._announce_end(place)
         if topic is None:
+            self._await(place.name)
             return
+        self._await_no_more(place.name)
         if place.life == GONE:
             place.begin(topic)
         place.topic = topic
