@@ -44,6 +44,12 @@ def show_overview(app: "App", exchange: Exchange) -> None:
     _show(app, exchange, lambda viewer: render_page("overview", viewer))
 
 
+def show_the_way(app: "App", exchange: Exchange) -> None:
+    """Send who typed the name of the console to its first page."""
+    del app
+    redirect(exchange, "/")
+
+
 def show_page(app: "App", exchange: Exchange) -> None:
     word = exchange.route.path.rpartition("/")[2]
     assert word in PAGES
