@@ -378,6 +378,51 @@ def test_a_router_between_foreign_topics_is_not_taken_over(server: ServerProcess
         assert ok(owner.get("/v0/routers/in.bridge"))["source"] == "out.src"
 
 
+def test_a_name_beyond_the_prefix_is_not_shown_in_a_config(server: ServerProcess) -> None:
+    queue = {"type": "queue", "max_deliveries": 1}
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        ok(owner.put("/v0/topics/in.jobs", json=queue), 201)
+        for dead_letter, shown in (("out.hidden", None), ("in.dead", "in.dead")):
+            config = {**queue, "dead_letter": dead_letter}
+            made = ok(owner.put("/v0/topics/in.jobs", json=config))
+            assert made["config"]["dead_letter"] == dead_letter
+            assert ok(client.get("/v0/topics/in.jobs"))["config"]["dead_letter"] == shown
+            changed = ok(client.put("/v0/topics/in.jobs", json={"lease_ms": 1000}))
+            assert changed["config"]["dead_letter"] == shown
+            page = client.get("/console/topics/in.jobs")
+            assert ("out.hidden" in page.text, page.status_code) == (False, 200)
+            config = ok(owner.get("/v0/topics/in.jobs"))["config"]
+            assert (config["dead_letter"], config["lease_ms"]) == (dead_letter, 1000)
+
+
+@pytest.mark.parametrize(
+    ("router", "source", "dest"),
+    [
+        ("in.r", "in.doomed", "out.copy"),
+        ("in.r", "out.copy", "in.doomed"),
+        ("out.r", "in.doomed", "in2.copy"),
+    ],
+)
+def test_a_topic_does_not_go_with_a_router_that_the_key_may_not_delete(
+    server: ServerProcess, router: str, source: str, dest: str
+) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        for name in (source, dest):
+            owner.put(f"/v0/topics/{name}", json={})
+        ok(owner.put(f"/v0/routers/{router}", json={"source": source, "dest": dest}), 201)
+        reply = client.delete("/v0/topics/in.doomed")
+        refused(reply, 403, "forbidden")
+        assert "routers that this key may not delete" in reply.text
+        assert "out." not in reply.text
+        ok(owner.get("/v0/topics/in.doomed"))
+        ok(owner.delete(f"/v0/routers/{router}"))
+        ok(owner.put("/v0/routers/in.own", json={"source": "in.doomed", "dest": "in.own"}), 201)
+        gone = ok(client.delete("/v0/topics/in.doomed"))
+        assert (gone["deleted"], gone["routers_removed"]) == (True, ["in.own"])
+        for name in ("out.copy", "in2.copy", "in.own"):
+            owner.delete(f"/v0/topics/{name}")
+
+
 OPERATIONS: list[tuple[Reply, set[str]]] = [
     ({"op": "subscribe", "topics": {"{a}": {"tail": True}}}, {"read"}),
     ({"op": "publish", "topic": "{a}", "records": [{"data": 1}]}, {"write"}),

@@ -60,7 +60,9 @@ def show_topic(app: "App", exchange: Exchange) -> None:
     def render(viewer: Viewer) -> str:
         exchange.caller.check_name(check_topic_name(exchange.name))
         topic = app.engine.find_partitioned(exchange.name) or app.engine.topic(exchange.name)
-        return render_topic(topic.name, topic.config.as_dict(), viewer)
+        return render_topic(
+            topic.name, exchange.caller.shown_config(topic.config).as_dict(), viewer
+        )
 
     _show(app, exchange, render)
 
