@@ -179,6 +179,8 @@ def test_routers_are_made_looked_at_and_removed(log: AnyLog) -> None:
         (errors.TopicNotFound, lambda log: log.append("nobody", [{"data": 1}], create=False)),
         (errors.RequestError, lambda log: log.append("no/name", [{"data": 1}])),
         (errors.RequestError, lambda log: log.append(fresh(), [{"data": object()}])),
+        (errors.RequestError, lambda log: log.append(fresh(), [{"data": {"x": float("nan")}}])),
+        (errors.RequestError, lambda log: log.append(fresh(), {"data": 1})),
         (errors.UnknownField, lambda log: log.create(fresh(), cap_record=1)),
         (errors.UnknownField, lambda log: log.append(fresh(), [{"data": 1, "tags": "x"}])),
         (errors.RecordTooLarge, lambda log: log.append(fresh(), [{"data": "x" * 2**20}])),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.conformance.api import TRANSPORTS, ok, open_client, refused
+from tests.conformance.api import TRANSPORTS, fresh, ok, open_client, refused
 
 from topics.testing.server_process import ServerProcess
 
@@ -154,6 +154,20 @@ def test_sending_again_needs_what_reading_and_writing_need(browser: httpx.Client
         404,
         "topic_not_found",
     )
+
+
+def test_what_is_sent_again_may_hold_half_a_surrogate_pair(browser: httpx.Client) -> None:
+    owner = {"Authorization": f"Bearer {OWNER}", "Content-Type": "application/json"}
+    topic = fresh()
+    sent = rb'{"records":[{"data":"\ud800","meta":{"m":"\udc00"},"tag":"t","node":"n"}]}'
+    ok(browser.post(f"/v0/topics/{topic}", content=sent, headers=owner), 201)
+    ok(browser.post(f"/console/resend/{topic}", json={"seq": 1}, headers=owner))
+    again = browser.post(f"/v0/topics/{topic}/diff", json={"include_tags": True}, headers=owner)
+    records = again.text.split('"$seq":')[1:]
+    for record in records:
+        for part in (r'"data":"\ud800"', r'"meta":{"m":"\udc00"}', '"$tag":"t"', '"$node":"n"'):
+            assert part in record
+    assert len(records) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from topics.engine.request import build_write
 from topics.errors import RequestError, RouteNotFound, TopicsError
 from topics.limits import check_topic_name
 from topics.model.diff import Record, Seq
+from topics.model.json_text import decode_text
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -194,7 +195,7 @@ async def resend(app: "App", exchange: Exchange) -> None:
     found = await log.run(lambda: read_records(topic, [seq], verify=verify))
     if seq not in found:
         raise RequestError(f"there is no record {seq} in this topic any more")
-    record = msgspec.json.decode(found[seq], type=Record)
+    record = decode_text(found[seq], Record)
     # Of this very topic: a dead letter may say again which queue it comes from.
     write = build_write([_fields_of(record)], app.config, dead_letters=True)
     appended = await log.run(lambda: engine.append(topic, write))
