@@ -9,6 +9,7 @@ from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
+from topics.api.watch_room import WatchShare
 from topics.engine.diff import DiffRequest
 from topics.engine.seek import seq_at
 from topics.engine.topics.partitioned import Partitioned
@@ -17,8 +18,8 @@ from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
 from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import Place
-from topics.engine.watch.watcher import Watcher
-from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
+from topics.engine.watch.watcher import UNBOUNDED, Share, Watcher
+from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound, TopicsError
 from topics.limits import DEFAULT_LIMIT, MAX_BATCH_BYTES, check_topic_name
 from topics.model.diff import parse_match
 from topics.model.watch import (
@@ -40,11 +41,17 @@ MAX_FILTER_BYTES = 64 * 1024
 def create(app: "App", exchange: Exchange) -> None:
     body = exchange.decode(_DECODE)
     lenient = exchange.flag("lenient", default=False)
-    app.watches.check_room()
-    watcher = build_watcher(
-        app, exchange.caller, body.topics, body, lenient=lenient, frame_format=SSE
-    )
-    session = app.watches.add(exchange.caller, watcher, body)
+    caller = exchange.caller
+    app.watches.check_room(caller)
+    share = WatchShare(app.watches.room, caller)
+    try:
+        watcher = build_watcher(
+            app, caller, body.topics, body, lenient=lenient, frame_format=SSE, share=share
+        )
+        session = app.watches.add(caller, watcher, body, share=share)
+    except TopicsError:
+        share.end()
+        raise
     exchange.reply_json(
         {
             "wid": session.wid,
@@ -69,6 +76,7 @@ def build_watcher(
     *,
     lenient: bool,
     frame_format: Format,
+    share: Share = UNBOUNDED,
 ) -> Watcher:
     """Make a watcher that stands where it should start; every name is checked against the key."""
     limit = app.config.max_watch_topics
@@ -79,7 +87,7 @@ def build_watcher(
     if len(msgspec.json.encode((options.node, options.match))) > MAX_FILTER_BYTES:
         raise RequestError(f"node and match of a watch may have {MAX_FILTER_BYTES} bytes together")
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = _new_watcher(app, starts, options, frame_format=frame_format)
+    watcher = _new_watcher(app, starts, options, frame_format=frame_format, share=share)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -89,11 +97,13 @@ def build_watcher(
     return watcher
 
 
-def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWatch) -> Watcher:
+def restore_watcher(
+    app: "App", caller: Caller, body: WatchBody, saved: SavedWatch, *, share: Share = UNBOUNDED
+) -> Watcher:
     """Make a watcher that stands where it stood; every name is checked again."""
     for name in body.topics:
         _check_name(caller, name)
-    watcher = _new_watcher(app, body.topics, body, frame_format=SSE)
+    watcher = _new_watcher(app, body.topics, body, frame_format=SSE, share=share)
     for kept in saved.places:
         place = Place(
             kept.name,
@@ -108,7 +118,12 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
 
 
 def _new_watcher(
-    app: "App", starts: Mapping[str, WatchStart], options: WatchOptions, *, frame_format: Format
+    app: "App",
+    starts: Mapping[str, WatchStart],
+    options: WatchOptions,
+    *,
+    frame_format: Format,
+    share: Share,
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -119,6 +134,7 @@ def _new_watcher(
         patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
         names=[name for name in starts if not name.endswith(WILDCARD)],
         windows={name: start.window for name, start in starts.items()},
+        share=share,
     )
 
 
@@ -149,13 +165,13 @@ def _check_name(caller: Caller, name: str) -> None:
 def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart]) -> None:
     """Add the topics there are; of several patterns that a name has the last one counts."""
     limit = app.config.max_watch_topics
-    prefixes = {name[:-1]: start for name, start in patterns.items()}
-    found = list(topics_of(app.engine, prefixes, limit + 1))
+    found = list(topics_of(app.engine, watcher.patterns, limit + 1))
     if len(found) > limit:
         raise LimitReached("max_watch_topics", limit)
-    last_first = list(reversed(prefixes.items()))
     for topic in found:
-        start = next(start for prefix, start in last_first if topic.name.startswith(prefix))
+        pattern = watcher.pattern_of(topic.name)
+        assert pattern is not None
+        start = patterns[pattern + WILDCARD]
         watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 

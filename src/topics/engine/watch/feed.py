@@ -5,6 +5,7 @@ shared only within the turn in which it was read, so that no watcher is sent wha
 before its turn began; a turn tells when it has taken its time.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Protocol, Self
 
@@ -43,9 +44,12 @@ class Counters(Protocol):
 class Options:
     """What a watcher wants to see, and a name for it that is quick to compare."""
 
-    def __init__(self, request: DiffRequest) -> None:
+    def __init__(self, request: DiffRequest, *, filter_key: str | None = None) -> None:
         self.request = request
-        self.key = repr(request)
+        self._filter_key = _filter_key(request) if filter_key is None else filter_key
+        """In place of the filters, which may be long, while every watcher has a key."""
+        bare = msgspec.structs.replace(request, nodes=(), match=None)
+        self.key = f"{self._filter_key} {bare}"
         self._everyone = (
             self if not request.nodes else Options(msgspec.structs.replace(request, nodes=()))
         )
@@ -53,7 +57,8 @@ class Options:
     def within(self, window: Window) -> "Options":
         """Return the same between two times."""
         return Options(
-            msgspec.structs.replace(self.request, from_ts=window.from_ts, until_ts=window.until_ts)
+            msgspec.structs.replace(self.request, from_ts=window.from_ts, until_ts=window.until_ts),
+            filter_key=self._filter_key,
         )
 
     def of(self, topic: Topic) -> "Options":
@@ -208,6 +213,13 @@ class Feed:
     def _encode(self, page: Page, seq: int, *, fresh: bool) -> Step:
         self.encodings += 1
         return Step(page, from_seq=seq, fresh=fresh)
+
+
+def _filter_key(request: DiffRequest) -> str:
+    if not (request.nodes or request.match):
+        return ""
+    digest = hashlib.blake2b(repr((request.nodes, request.match)).encode(), digest_size=16)
+    return digest.hexdigest()
 
 
 def _request(options: Options, seq: int) -> DiffRequest:

@@ -37,6 +37,29 @@ class Sink(Protocol):
     def buffered_bytes(self) -> int: ...
 
 
+class Share(Protocol):
+    """What a watcher may take of the memory for all of them."""
+
+    def take_places(self, places: int) -> None:
+        """Have so many places more; fewer where it is negative."""
+
+    def find_full(self) -> LimitReached | None:
+        """Tell why a watcher that is there already may not grow, if it may not."""
+
+
+class _Unbounded:
+    """All there is."""
+
+    def take_places(self, places: int) -> None:
+        """Count nothing."""
+
+    def find_full(self) -> None:
+        """Find nothing."""
+
+
+UNBOUNDED = _Unbounded()
+
+
 class _Fetch:
     """A read of the cold tier that is on its way."""
 
@@ -60,6 +83,7 @@ class Watcher:
         patterns: tuple[str, ...] = (),
         names: Iterable[str] = (),
         windows: Mapping[str, Window] | None = None,
+        share: Share = UNBOUNDED,
     ) -> None:
         self._feed = feed
         self._options = options
@@ -69,14 +93,14 @@ class Watcher:
         """The only place, while its frames are the same for all watchers of this kind."""
         self._buffer_bytes = buffer_bytes
         self._max_places = max_places
-        self.patterns = patterns
-        """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self._set_patterns(patterns)
         self.parents = set(names)
         """Names that were asked for; every partition of such a topic gets a place, too."""
         self._timed = {
             name: options.within(window) for name, window in (windows or {}).items() if any(window)
         }
         """What to show of a topic, or of those of a pattern, that have a first or a last time."""
+        self._share = share
         self.places: dict[str, Place] = {}
         self._awaited: set[str] = set()
         """Names and patterns of which this watcher is told when there is a topic."""
@@ -102,6 +126,8 @@ class Watcher:
         if self._timed:
             place.options = self._options_of(place)
         self._leave_convoy()
+        if place.name not in self.places:
+            self._share.take_places(1)
         self.places[place.name] = place
         self._alone = None
 
@@ -111,8 +137,20 @@ class Watcher:
         parent = None if place.topic is None else place.topic.parent
         if parent is not None and parent.name in self.parents:
             return self._timed.get(parent.name)
-        found = [prefix for prefix in self.patterns if place.name.startswith(prefix)]
-        return self._timed.get(found[-1] + WILDCARD) if found else None
+        pattern = self.pattern_of(place.name)
+        return None if pattern is None else self._timed.get(pattern + WILDCARD)
+
+    def pattern_of(self, name: str) -> str | None:
+        """Return the last of the patterns that a name has."""
+        ranks = self._ranks
+        found = [rank for size in self._sizes if (rank := ranks.get(name[:size])) is not None]
+        return self.patterns[max(found)] if found else None
+
+    def _set_patterns(self, patterns: tuple[str, ...]) -> None:
+        self.patterns = patterns
+        """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self._ranks = {prefix: rank for rank, prefix in enumerate(patterns)}
+        self._sizes = tuple({len(prefix) for prefix in patterns})
 
     # Connecting.
 
@@ -191,6 +229,7 @@ class Watcher:
         place = self.places.pop(name, None)
         if place is None:
             return self._drop_partitions(name)
+        self._share.take_places(-1)
         self._await_no_more(name)
         self._stop(place)
         return True
@@ -215,7 +254,7 @@ class Watcher:
         """Forget a pattern and the topics that came by it; tell whether it was watched."""
         if prefix not in self.patterns:
             return False
-        self.patterns = tuple(other for other in self.patterns if other != prefix)
+        self._set_patterns(tuple(other for other in self.patterns if other != prefix))
         self._await_no_more(prefix + WILDCARD)
         for place in list(self.places.values()):
             if place.name.startswith(prefix) and place.by_pattern:
@@ -241,13 +280,14 @@ class Watcher:
             gone = [p.name for p in self.places.values() if p.by_pattern and p.life == GONE]
             for name in gone:
                 self.drop(name)
-        return len(self.places) < self._max_places
+        return len(self.places) < self._max_places and self._share.find_full() is None
 
     def _refuse(self, sink: Sink, topic: Topic) -> None:
         """Say once that there is one topic too many: a pattern may meet any number of them."""
         if not self._refused and sink.buffered_bytes <= self._buffer_bytes:
             self._refused = True
-            self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
+            full = self._share.find_full() or LimitReached("max_watch_topics", self._max_places)
+            self._fail(full, [topic.name])
 
     # Serving.
 
