@@ -33,6 +33,7 @@ TopicsError
 ├── RetryLater               nothing is wrong: the server is full or not ready yet
 │   ├── Throttled
 │   ├── LimitReached
+│   │   └── TooManyConnections
 │   ├── NotReady
 │   ├── Unreachable
 │   └── Closed
@@ -46,7 +47,9 @@ TopicsError
 ├── PartlyWritten            some partitions have their part of a write: repeat it for the rest
 └── StorageError             the operator has to look: never caught inside the engine
     ├── DiskFailed
-    │   ├── DiskFull
+    │   ├── Exhausted        there is no more of what the call needs: it may succeed later
+    │   │   ├── DiskFull
+    │   │   └── TooManyFiles
     │   └── FileMissing
     ├── ShardReadOnly
     ├── DirectoryLocked
@@ -413,6 +416,15 @@ class LimitReached(RetryLater):
         return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
 
 
+class TooManyConnections(LimitReached):
+    """Every place for a connection is taken, and nobody at rest could be ended for it."""
+
+    code = "not_ready"
+
+    def __str__(self) -> str:
+        return f"all {self.maximum} connections are in use: try again soon, or raise {self.limit}"
+
+
 class NotReady(RetryLater):
     """The server still replays its log."""
 
@@ -502,12 +514,29 @@ class DiskFailed(StorageError):
     """The operating system refused a disk call."""
 
 
-class DiskFull(DiskFailed):
+class Exhausted(DiskFailed):
+    """The device or the process has no more of what the call needs; it may succeed later."""
+
+
+class DiskFull(Exhausted):
     """There is no room left on the device."""
 
     @property
     def detail(self) -> dict[str, object]:
         return {"reason": "disk_full"}
+
+
+class TooManyFiles(Exhausted):
+    """A file could not be opened: the process or the system has no descriptor left.
+
+    Nothing was done to it, so nothing is unknown of it: the same may be tried again.
+    """
+
+    code = "not_ready"
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"reason": "too_many_files"}
 
 
 class FileMissing(DiskFailed):
@@ -518,6 +547,10 @@ class ShardReadOnly(StorageError):
     """A write or sync of this WAL shard failed; it takes no more writes until a restart."""
 
     code = "not_ready"
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"reason": "read_only"}
 
 
 class DirectoryLocked(StorageError):

@@ -6,21 +6,22 @@ restart, by kill or power cut: acknowledged ⊆ readable ⊆ submitted.
 
 import threading
 import typing
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import pytest
 from tests.crash.scenarios import BY_NAME, tiny
 
 from topics.engine.request import encode_write, read_write
-from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError
+from topics.errors import DiskFailed, DiskFull, ShardReadOnly, StorageError, TooManyFiles
 from topics.testing.crash_history import History
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun
 from topics.testing.crash_sweep import KILL, check_afterlife, start, told
 from topics.testing.crash_validate import Crash, resolve
 from topics.testing.hostile_disk import HostileDisk
-from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
-from topics.testing.workload import Append, Configure, Operation, Work
+from topics.testing.hostile_faults import NO_FAULTS, FaultPlan, Operation
+from topics.testing.workload import Append, Configure, Work
+from topics.testing.workload import Operation as Step
 
 CONFIG = tiny(2)
 NAMES = [
@@ -63,7 +64,7 @@ FAILURES = [
 ]
 
 
-def calls_of(operations: list[Operation]) -> range:
+def calls_of(operations: list[Step]) -> range:
     """Return the calls of a whole run, from the one after the start."""
     run = CrashRun(CONFIG)
     first = run.disks.hot.calls_made
@@ -71,7 +72,7 @@ def calls_of(operations: list[Operation]) -> range:
     return range(0, run.disks.hot.calls_made - first, STRIDE)
 
 
-def run_with(plan: FaultPlan, operations: list[Operation]) -> CrashRun:
+def run_with(plan: FaultPlan, operations: list[Step]) -> CrashRun:
     run = CrashRun(CONFIG, disks=Disks(HostileDisk(), HostileDisk()))
     run.disks.hot.arm(plan)
     for operation in operations:
@@ -114,6 +115,25 @@ def test_a_failing_call_takes_nothing_that_was_promised(name: str, failure: Fail
     for call in calls:
         with told(f"{failure.name} at call {call} of {name}"):
             check_restarts(run_with(failure.plan(call), operations))
+
+
+OPENING: Final = ("create", "list", "make_dir", "open", "sync_dir")
+"""Calls that need a descriptor; for what they do with it they do not fail."""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("opening", OPENING)
+def test_a_file_that_cannot_be_opened_now_is_opened_later(name: str, opening: Operation) -> None:
+    """Nothing was done to it: no shard goes out of service, and what was refused works again."""
+    operations = BY_NAME[name].operations
+    for call in range(0, 15, 3):
+        with told(f"no descriptor for {opening} {call} of {name}"):
+            plan = FaultPlan().fail(operation=opening, at_call=call, error=TooManyFiles)
+            run = run_with(plan, operations)
+            assert not run.is_read_only
+            run.run([Work("checkpoint"), Work("maintain"), Work("snapshot")])
+            check_restarts(run)
 
 
 def opened(history: History | None = None) -> CrashRun:

@@ -13,6 +13,7 @@ _ADVICE: Final[tuple[tuple[type[TopicsError], str], ...]] = (
 
 
 def explain(error: TopicsError) -> str:
-    """Return the message of an error, and what to do about it where that is known."""
+    """Return the message of an error, where it was, and what to do about it if that is known."""
     advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), None)
-    return str(error) if advice is None else f"{error}; {advice}"
+    told = "; ".join([str(error), *getattr(error, "__notes__", ())])
+    return told if advice is None else f"{told}; {advice}"

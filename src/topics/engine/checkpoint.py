@@ -9,9 +9,9 @@ while a chunk is being copied reaches the copy; records below the live floor are
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -21,7 +21,7 @@ from topics.engine.shard import Shard
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.topic import Topic
-from topics.errors import DiskFailed, DiskFull
+from topics.errors import DiskFailed, DiskFull, Exhausted, TooManyFiles
 from topics.kernel import IDX_ENTRY_BYTES, frames_to_segment, summarize_idx
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
@@ -60,10 +60,10 @@ class _Writes:
     ) -> None:
         for thread in (self._writer, self._syncer):
             thread.shutdown(cancel_futures=True)
-        if isinstance(error, DiskFull):  # what that undoes must not hide a worse one
+        if isinstance(error, Exhausted):  # what that undoes must not hide a worse one
             for one in (*self._waiting, *self._syncs):
                 failure = None if one.cancelled() else one.exception()
-                if failure is not None and not isinstance(failure, DiskFull | CancelledError):
+                if failure is not None and not isinstance(failure, Exhausted | CancelledError):
                     raise failure
 
     def make(self, write: Callable[[], None]) -> None:
@@ -124,9 +124,10 @@ def checkpoint_shard(
 ) -> None:
     """Absorb every published record of a shard into segments, in a flood past the page cache.
 
-    A full disk leaves everything as it was; any other failure makes the shard read-only, because
-    what reached the segment files is unknown until a restart reads them again.
+    What ran out, room or descriptors, leaves everything as it was; any other failure makes the
+    shard read-only, because what reached the segment files is unknown until a restart reads them.
     """
+    _finish_undo(shard)
     with shard.lock:
         finished = shard.commit.flush()
         replay_from = shard.commit.oldest_unpublished()
@@ -140,16 +141,13 @@ def checkpoint_shard(
             for work in works:
                 work.write(writes)
             writes.finish()
-    except DiskFull:
-        with _final(shard):
-            _undo(shard, works)
+        _sync(works)
+    except Exhausted:
+        _undo(shard, works)
         raise
     except BaseException as error:
         _fail(shard, error)
         raise
-    with _final(shard):  # a full disk too: nobody knows what a failed sync left behind
-        for work in works:
-            work.sync()
     _mark_absorbed(shard, works)
     shard.replay_from = replay_from
 
@@ -175,21 +173,35 @@ def _mark_absorbed(shard: Shard, works: list["_Absorption"]) -> None:
             work.link.durable_cursor = max(work.link.durable_cursor, work.cursor)
 
 
+def _sync(works: list["_Absorption"]) -> None:
+    try:
+        for work in works:
+            work.sync()
+    except DiskFull as error:  # final: nobody knows what a failed sync left behind
+        raise DiskFailed(str(error)) from error
+
+
 def _undo(shard: Shard, works: list["_Absorption"]) -> None:
-    """Leave no file of a checkpoint that had no room: a later one may not need it any more."""
+    """Leave no file of a checkpoint that could not be made: a later one may not need it any more.
+
+    What cannot be removed now has to be before the next one begins.
+    """
     with shard.lock:
         for work in works:
             shard.dirty.add(work.topic)
             work.give_back()
-    for work in works:
-        work.remove_new_files()
+    shard.undone += [work.remove_new_files for work in works]
+    with suppress(TooManyFiles):
+        _finish_undo(shard)
 
 
-@contextmanager
-def _final(shard: Shard) -> Iterator[None]:
-    """Make the shard read-only if anything fails in here."""
+def _finish_undo(shard: Shard) -> None:
     try:
-        yield
+        while shard.undone:
+            shard.undone[0]()
+            del shard.undone[0]
+    except TooManyFiles:
+        raise
     except BaseException as error:
         _fail(shard, error)
         raise
@@ -319,8 +331,14 @@ class _Absorption:
         for segment in sorted(segments, key=lambda segment: segment.first_seq):
             if self._stores.is_durable(segment):
                 segment.sync()
-        if any(piece.is_new and self._stores.is_durable(piece.segment) for piece in self._pieces):
+        if self._has_new_files:
             self._stores.hot_disk.sync_dir(paths.topic_dir(self.topic.id))
+
+    @property
+    def _has_new_files(self) -> bool:
+        return any(
+            piece.is_new and self._stores.is_durable(piece.segment) for piece in self._pieces
+        )
 
     def give_back(self) -> None:
         """Leave the delete flags that are not synced yet to the next checkpoint."""
@@ -328,11 +346,16 @@ class _Absorption:
 
     def remove_new_files(self) -> None:
         """Take back what was written: new files, and what stands behind the end of the active."""
+        if self.topic.deleted:
+            return  # and its files with it
         for piece in self._pieces:
             if piece.is_new:
                 self._stores.remove_hot_files(piece.segment)
             else:
                 piece.segment.cut_tail()
+        directory, disk = paths.topic_dir(self.topic.id), self._stores.hot_disk
+        if self._has_new_files and disk.exists(directory):
+            disk.sync_dir(directory)  # also of what was removed before, and could not be synced
 
     def swap(self) -> int:
         """Put the segments in the place of the chunks; return the bytes of the chunks."""

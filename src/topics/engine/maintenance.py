@@ -10,7 +10,7 @@ from topics.engine.shard import Shard
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
 from topics.engine.topics.topic import Topic
-from topics.errors import DiskFailed, StorageError
+from topics.errors import DiskFailed, StorageError, TooManyFiles
 from topics.storage.disk import paths
 from topics.storage.segments.rewrite import Rewrite
 from topics.storage.segments.segment import Segment
@@ -19,7 +19,7 @@ from topics.storage.wal import frame
 
 def seal_by_age(shard: Shard, topic: Topic, *, now_ms: int, max_age_ms: int) -> None:
     """Seal an active segment whose first record is old, so that it can be moved or dropped."""
-    if not max_age_ms:
+    if not max_age_ms or shard.undone:  # what is behind its end has to go before
         return
     with shard.lock:
         for segment in topic.segments()[-1:]:
@@ -43,6 +43,8 @@ def index_tags(shard: Shard, topic: Topic) -> None:
 def _sync_flags(shard: Shard, segment: Segment) -> None:
     try:
         segment.sync()
+    except TooManyFiles:
+        raise
     except DiskFailed as error:
         with shard.lock:
             shard.commit.log.fail(error)
@@ -104,7 +106,11 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
     if segment is None:
         return False
     rewrite = Rewrite(segment)
-    rewrite.prepare()
+    try:
+        rewrite.prepare()
+    except StorageError:
+        rewrite.abandon()  # where there was no room, what was written takes more of it
+        raise
     finish_rewrite(shard, topic, segment, rewrite)
     return True
 
@@ -115,6 +121,9 @@ def finish_rewrite(shard: Shard, topic: Topic, segment: Segment, rewrite: Rewrit
         if segment in topic.runs and not topic.is_pinned(segment):
             try:
                 rewrite.finish()
+            except TooManyFiles:  # before a name was changed
+                rewrite.abandon()
+                raise
             except DiskFailed as error:
                 # The names may be of two pairs now: nothing may be deleted in either of them.
                 shard.commit.log.fail(error)

@@ -32,6 +32,8 @@ class Shard:
         """Those of deleted topics; the others count their own."""
         self.replay_from = replay_from
         """Everything on the log before this place is in synced segments."""
+        self.undone: list[Callable[[], None]] = []
+        """What is left to remove of a checkpoint that could not be made."""
         self.on_published: Callable[[Topic], None] = ignore
         """Told of news in a watched topic, with the lock held: it may only take note."""
         self.on_routed: Callable[[Topic], None] = ignore

@@ -60,7 +60,7 @@ class _Builder:
                 "directory of the server; run executors there, or share the directory with them"
             )
         # From the root: a directory that the server removes meanwhile must not come back.
-        self._disk = LocalDisk("/")
+        self._disk = LocalDisk("/", name="/")
         self._directory = path.strip("/")
         self._target = target
         self._next_seq = target.first_seq

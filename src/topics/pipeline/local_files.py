@@ -15,7 +15,7 @@ from topics.storage.disk.local_disk import LocalDisk
 
 @lru_cache(maxsize=1)
 def _disk() -> LocalDisk:
-    return LocalDisk("/")
+    return LocalDisk("/", name="/")
 
 
 def parse_file_uri(uri: str) -> str:
@@ -49,7 +49,7 @@ def list_directory(path: str) -> list[str]:
 def open_directory(path: str) -> LocalDisk:
     """Open a directory that has to be there."""
     check_shared(path)
-    return LocalDisk(path)
+    return LocalDisk(path, name=f"{path}/")
 
 
 def check_shared(path: str) -> None:

@@ -12,7 +12,7 @@ from topics.engine.append import Repeat
 from topics.engine.request import encode_write, read_write
 from topics.engine.shard import Shard
 from topics.errors import (
-    DiskFull,
+    Exhausted,
     RequestError,
     RetryLater,
     ShardReadOnly,
@@ -121,8 +121,8 @@ class CrashRun:
             self.apply(operation)
         except TopicsError as error:
             self.errors.append(error)
-            # A disk that is full when the log needs a new file leaves everything as it was.
-            full = isinstance(error, DiskFull) and not self.is_read_only
+            # What runs out when the log needs a new file leaves everything as it was.
+            full = isinstance(error, Exhausted) and not self.is_read_only
             if isinstance(error, REFUSALS) or full:
                 for topic, length in lengths.items():
                     track = self.history.track(topic)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
-from topics.errors import DiskFailed, DiskFull
+from topics.errors import DiskFailed, DiskFull, TooManyFiles
 
 Mutation = Literal[
     "allocate", "create", "make_dir", "remove_dir", "rename",
@@ -20,6 +20,12 @@ Operation = (
     | Literal["exists", "list", "lock", "map", "open", "page_cache_id", "read", "read_at", "size"]
 )
 MUTATIONS: Final[frozenset[str]] = frozenset(get_args(Mutation))
+
+
+REASONS: Final[dict[type[DiskFailed], str]] = {
+    DiskFull: "No space left on device",
+    TooManyFiles: "Too many open files",
+}
 
 
 class PowerCut(BaseException):
@@ -40,7 +46,7 @@ class Fault:
     def error_for(self, path: str) -> BaseException:
         if self.error is None:
             return PowerCut(f"power was cut at {path}")
-        reason = "No space left on device" if self.error is DiskFull else "Input/output error"
+        reason = REASONS.get(self.error, "Input/output error")
         return self.error(f"{path}: {reason} (injected)")
 
     def is_for(self, operation: Operation, path: str) -> bool:

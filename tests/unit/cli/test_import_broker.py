@@ -96,7 +96,7 @@ def test_a_directory_in_use_ends_with_4(run: "Run", old: Path, data: Path) -> No
     with topics.open(str(data)):
         outcome = run("import-broker", str(old), "--data-dir", str(data))
     assert outcome.code == exit_codes.LOCKED
-    assert "another process has" in outcome.err
+    assert "this process already has" in outcome.err
 
 
 def test_a_wrong_directory_ends_with_2(run: "Run", tmp_path: Path, data: Path) -> None:

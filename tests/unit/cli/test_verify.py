@@ -81,7 +81,8 @@ def test_a_directory_in_use_ends_with_4(run: "Run", data: Path) -> None:
     assert outcome.code == exit_codes.LOCKED
     assert outcome.out == ""
     assert outcome.err == (
-        f"topics: another process has {data} open: stop it first, or use a copy of the directory\n"
+        f"topics: this process already has {data} open: "
+        "stop it first, or use a copy of the directory\n"
     )
 
 

@@ -17,24 +17,24 @@ class BadSectors(LocalDisk):
 
     def __init__(self, root: Path, path: str, bad: range) -> None:
         super().__init__(str(root))
-        self._path = path
+        self._bad_path = path
         self._bad = bad
 
     def read(self, path: str) -> bytes:
-        if path == self._path:
+        if path == self._bad_path:
             raise DiskFailed(f"{path}: Input/output error")
         return super().read(path)
 
     def open(self, path: str) -> LocalFile:
         file = super().open(path)
-        return BadFile(file, self._bad) if path == self._path else file
+        return BadFile(file, self._bad) if path == self._bad_path else file
 
 
 class BadFile(LocalFile):
     """A file with an unreadable range."""
 
     def __init__(self, file: LocalFile, bad: range) -> None:
-        super().__init__(file._fd, file._path)
+        super().__init__(file._fd, file._place)
         self._file = file
         self._bad = bad
 

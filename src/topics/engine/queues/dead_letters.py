@@ -22,7 +22,7 @@ from topics.engine.shard import Shard
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.errors import (
-    DiskFull,
+    Exhausted,
     RecordTooLarge,
     RequestError,
     RetryLater,
@@ -41,7 +41,7 @@ META_ROOM_BYTES = 1024
 """What a copy may be larger than a record may be: the three fields that say where it comes from."""
 FROM, DELIVERIES, SRC_SEQ = "$dead_letter_from", "$dead_letter_deliveries", "$dead_letter_src_seq"
 ORIGINAL_META = "$dead_letter_meta"
-REFUSALS = (RequestError, RetryLater, ShardReadOnly, DiskFull)
+REFUSALS = (RequestError, RetryLater, ShardReadOnly, Exhausted)
 """The dead-letter topic takes nothing now: the job stays aside until a later try."""
 
 

@@ -60,7 +60,7 @@ def check_job(job: SegmentJob) -> Checked:
                 f"{folder} is not there on {socket.gethostname()}: run executors where the data "
                 "and cold directories are, or share them"
             )
-    disk = LocalDisk("/")
+    disk = LocalDisk("/", name="/")
     found = check_segment_files(
         job.expected,
         data=Place(disk, job.data.strip("/")),

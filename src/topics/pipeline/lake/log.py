@@ -71,7 +71,7 @@ class LakeLog:
 
     def __init__(self, root: str, *, clock: Clock | None = None) -> None:
         self.root = check_root(root)
-        self.disk = LocalDisk(self.root)
+        self.disk = LocalDisk(self.root, name=f"{self.root}/")
         self._clock = clock or SystemClock()
         for name in (LOG_DIR, LOCK_DIR):
             self.disk.make_dir(name)

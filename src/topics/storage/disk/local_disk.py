@@ -1,7 +1,9 @@
 """The disk of the machine: the only file of the storage layer that calls the operating system.
 
-Keeps: no OSError passes this border, it becomes `DiskFailed` (or `DiskFull`, `FileMissing`) with
-path and reason; every path stays below the root; what `make_dir` returned from is durable.
+Keeps: no OSError passes this border, it becomes `DiskFailed` (or `DiskFull`, `TooManyFiles`,
+`FileMissing`) with reason and path, below the root: a message may go to somebody who should not
+know where on this machine that is, so the root is a note beside it. Every path stays below the
+root; what `make_dir` returned from is durable.
 """
 
 import array
@@ -12,12 +14,13 @@ import fcntl
 import mmap
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
-from topics.errors import DirectoryLocked, DiskFailed, DiskFull, FileMissing
+from topics.errors import DirectoryLocked, DiskFailed, DiskFull, FileMissing, TooManyFiles
 from topics.storage.disk.disk import Buffer
 
 _FILE_MODE: Final = 0o600
@@ -30,6 +33,9 @@ _CACHED_BYTES: Final = max(_BLOCK_BYTES, mmap.PAGESIZE)  # a page is written one
 _DIRECT_BYTES_MIN: Final = 256 * 1024  # below, a copy is cheaper than to wait for the device
 _CANNOT_PREALLOCATE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _CANNOT_GO_DIRECT: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_LOCKS: Final = Path("/proc/locks")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 # Flags of a file that Linux keeps for whoever lays it out: chattr(1) has their meanings.
@@ -49,6 +55,52 @@ _STX_MASK: Final = slice(0, 4)
 _STX_MNT_ID: Final = slice(144, 152)
 
 
+T = TypeVar("T")
+
+RESERVED_DESCRIPTORS: Final = 8
+"""So many are held back for the disk: what was begun can be finished when there are no others."""
+
+
+class _Reserve:
+    """Descriptors that nobody else gets: at the end of all others they are given to the disk.
+
+    Each that is given away is taken back from the next call that finds one free.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: list[int] = []
+        self._lock = threading.Lock()
+
+    def fill(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            while len(self._held) < self._most:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Return what a call returns that needs a descriptor, if need be one of these."""
+        while True:
+            try:
+                done = work()
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR or not self._give():
+                    raise
+            else:
+                if len(self._held) < self._most:
+                    self.fill()
+                return done
+
+    def _give(self) -> bool:
+        with self._lock:
+            if self._held:
+                os.close(self._held.pop())
+                return True
+        return False
+
+
+_RESERVE: Final = _Reserve(RESERVED_DESCRIPTORS)
+
+
 @lru_cache(maxsize=4096)
 def parse_path(path: str) -> str:
     """Return the path in its one spelling, or refuse it; the root is the empty string."""
@@ -62,9 +114,9 @@ def parse_path(path: str) -> str:
 class LocalFile:
     """Owns one file descriptor."""
 
-    def __init__(self, fd: int, path: str) -> None:
+    def __init__(self, fd: int, place: "_Place") -> None:
         self._fd = fd
-        self._path = path
+        self._place = place
 
     def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
         try:
@@ -77,7 +129,7 @@ class LocalFile:
             if written_bytes < whole_bytes:
                 self._write_rest(offset, buffers, written_bytes)
         except OSError as error:
-            raise _translate(error, self._path) from error
+            raise self._place.translate(error) from error
 
     def _write_rest(self, offset: int, buffers: Sequence[Buffer], done_bytes: int) -> None:
         """Go on after a short write: a signal, a full page, more than one call can take."""
@@ -99,7 +151,7 @@ class LocalFile:
         view = memoryview(data)
         if begin:
             self.write_at(offset, [view[:begin]])
-        with _os_errors_of(self._path):
+        with _os_errors_of(self._place):
             done = begin + _write_blocks(self._fd, offset + begin, view[begin:end])
         if done < len(data):
             self.write_at(offset + done, [view[done:]])
@@ -108,16 +160,16 @@ class LocalFile:
         try:
             return _read_fully(self._fd, offset, size)
         except OSError as error:
-            raise _translate(error, self._path) from error
+            raise self._place.translate(error) from error
 
     def size(self) -> int:
-        with _os_errors_of(self._path):
+        with _os_errors_of(self._place):
             return os.fstat(self._fd).st_size
 
     def allocate(self, size: int) -> None:
         if size == 0:
             return
-        with _os_errors_of(self._path):
+        with _os_errors_of(self._place):
             try:
                 os.posix_fallocate(self._fd, 0, size)
             except OSError as error:
@@ -126,7 +178,7 @@ class LocalFile:
                 self._write_zeros(os.fstat(self._fd).st_size, size)
 
     def clear(self) -> None:
-        with _os_errors_of(self._path):
+        with _os_errors_of(self._place):
             size = os.fstat(self._fd).st_size
             if not _zero_range(self._fd, size):
                 self._write_zeros(0, size)
@@ -140,19 +192,19 @@ class LocalFile:
             offset += os.pwrite(self._fd, _ZEROS[: end - offset], offset)
 
     def truncate(self, size: int) -> None:
-        with _os_errors_of(self._path):
+        with _os_errors_of(self._place):
             os.ftruncate(self._fd, size)
 
     def sync_data(self) -> None:
         try:
             os.fdatasync(self._fd)
         except OSError as error:
-            raise _translate(error, self._path) from error
+            raise self._place.translate(error) from error
 
     def close(self) -> None:
         fd, self._fd = self._fd, _CLOSED
         if fd != _CLOSED:
-            with _os_errors_of(self._path):
+            with _os_errors_of(self._place):
                 os.close(fd)
 
     def __del__(self) -> None:
@@ -177,43 +229,46 @@ class LocalDisk:
     mapped goes on reading the old bytes.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, name: str = "") -> None:
+        """Take a directory; errors begin with the `name` of a disk that is not the usual one."""
         self._root = str(Path(root).absolute())
+        self._name = name
         self._durable_directories: set[str] = set()
-        with _os_errors_of(self._root):
+        _RESERVE.fill()
+        with _os_errors_of(_Place("", self._root, self._root)):
             self._make_root()
 
     def create(self, path: str) -> LocalFile:
-        full = self._below_root(path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with _os_errors_of(full):
+        full, place = self._below_root(path), self._place(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        with _os_errors_of(place):
             with contextlib.suppress(FileExistsError):
-                return LocalFile(os.open(full, flags, _FILE_MODE), full)
+                return LocalFile(_open(full, flags), place)
             os.unlink(full)
-            return LocalFile(os.open(full, flags, _FILE_MODE), full)
+            return LocalFile(_open(full, flags), place)
 
     def open(self, path: str) -> LocalFile:
-        full = self._below_root(path)
-        with _os_errors_of(full):
-            return LocalFile(os.open(full, os.O_RDWR | os.O_CLOEXEC), full)
+        full, place = self._below_root(path), self._place(path)
+        with _os_errors_of(place):
+            return LocalFile(_open(full, os.O_RDWR), place)
 
     def read(self, path: str) -> bytes:
         full = self._below_root(path)
-        with _os_errors_of(full), _descriptor(full, os.O_RDONLY) as fd:
+        with _os_errors_of(self._place(path)), _descriptor(full, os.O_RDONLY) as fd:
             return _read_fully(fd, 0, os.fstat(fd).st_size)
 
     def map(self, path: str) -> memoryview:
         full = self._below_root(path)
-        with _os_errors_of(full), _descriptor(full, os.O_RDONLY) as fd:
+        with _os_errors_of(self._place(path)), _descriptor(full, os.O_RDONLY) as fd:
             if os.fstat(fd).st_size == 0:
                 return memoryview(b"")
             if sys.version_info >= (3, 13):  # before, each map costs a descriptor until it is gone
                 return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ, trackfd=False))
-            return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+            return memoryview(_RESERVE.call(lambda: mmap.mmap(fd, 0, access=mmap.ACCESS_READ)))
 
     def exists(self, path: str) -> bool:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             try:
                 os.stat(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -222,57 +277,57 @@ class LocalDisk:
 
     def size(self, path: str) -> int:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             return os.stat(full).st_size
 
     def list(self, path: str) -> list[str]:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             try:
-                return sorted(os.listdir(full))
+                return sorted(_RESERVE.call(lambda: os.listdir(full)))
             except FileNotFoundError:
                 return []
 
     def make_dir(self, path: str) -> None:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             self._make_durable_directory(full)
 
     def remove_dir(self, path: str) -> None:
         full = self._below_root(path)
         self._durable_directories.discard(full)
-        with _os_errors_of(full), contextlib.suppress(FileNotFoundError):
+        with _os_errors_of(self._place(path)), contextlib.suppress(FileNotFoundError):
             os.rmdir(full)
 
     def rename(self, source: str, target: str) -> None:
         full = self._below_root(source)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(source)):
             os.replace(full, self._below_root(target))
 
     def unlink(self, path: str) -> None:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             os.unlink(full)
 
     def sync_dir(self, path: str) -> None:
         full = self._below_root(path)
-        with _os_errors_of(full):
+        with _os_errors_of(self._place(path)):
             _sync_directory(full)
 
     def lock(self, path: str) -> LocalLock:
         full = self._below_root(path)
-        with _os_errors_of(full):
-            fd = os.open(full, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        with _os_errors_of(self._place(path)):
+            fd = _open(full, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 os.close(fd)
                 if isinstance(error, BlockingIOError):
                     raise DirectoryLocked(
-                        f"another process has {os.path.dirname(full)} open"
+                        f"{_holder_of(full)} has {os.path.dirname(full)} open"
                     ) from error
                 raise
-        return LocalLock(LocalFile(fd, full))
+        return LocalLock(LocalFile(fd, self._place(path)))
 
     def location(self, path: str) -> str | None:
         return Path(self._below_root(path)).as_uri()
@@ -285,6 +340,9 @@ class LocalDisk:
         except OSError:
             return None
         return f"{boot_id}/{mount_id}/{device}" if boot_id and mount_id is not None else None
+
+    def _place(self, path: str) -> "_Place":
+        return _Place(self._name, self._root, path)
 
     def _below_root(self, path: str) -> str:
         below = parse_path(path)
@@ -316,6 +374,21 @@ class LocalDisk:
         self._durable_directories.add(directory)
 
 
+def _holder_of(path: str) -> str:
+    """Say who holds the lock of a file, as far as the system tells."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        inode = os.stat(path).st_ino
+        for line in _LOCKS.read_text(encoding="ascii").splitlines():
+            # 1: FLOCK  ADVISORY  WRITE 708 103:02:1310723 0 EOF
+            fields = line.split()
+            if fields[1] == "FLOCK" and int(fields[5].rpartition(":")[2]) == inode:
+                holder = int(fields[4])
+                if holder == os.getpid():
+                    return "this process already"
+                return f"another process (pid {holder})" if holder > 0 else "another process"
+    return "another process"
+
+
 def _spread(directory: str) -> None:
     """Ask for room on the device for each directory in here, away from that of the others: a hint.
 
@@ -330,6 +403,10 @@ def _spread(directory: str) -> None:
         fcntl.ioctl(fd, _FS_IOC_SETFLAGS, flags)
 
 
+def _open(path: str, flags: int) -> int:
+    return _RESERVE.call(lambda: os.open(path, flags | os.O_CLOEXEC, _FILE_MODE))
+
+
 def _sync_directory(directory: str) -> None:
     with _descriptor(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
@@ -337,36 +414,47 @@ def _sync_directory(directory: str) -> None:
 
 @contextlib.contextmanager
 def _descriptor(path: str, flags: int) -> Iterator[int]:
-    fd = os.open(path, flags | os.O_CLOEXEC)
+    fd = _open(path, flags)
     try:
         yield fd
     finally:
         os.close(fd)
 
 
+class _Place(NamedTuple):
+    """What an error is about."""
+
+    disk: str
+    root: str
+    path: str
+
+    def translate(self, error: OSError) -> DiskFailed:
+        message = f"{self.disk}{self.path or '.'}: {error.strerror or error}"
+        failed = DiskFailed(message)  # if it is nothing that tells itself apart
+        if error.errno in _NO_ROOM:
+            failed = DiskFull(message)
+        elif error.errno in _NO_DESCRIPTOR:
+            failed = TooManyFiles(f"{message}: raise the limit of open files (ulimit -n)")
+        elif error.errno == errno.ENOENT:
+            failed = FileMissing(message)
+        failed.add_note(f"below {self.root}")
+        return failed
+
+
 class _os_errors_of:  # noqa: N801 - a `with` word; as a generator it takes 1 µs more
     """Translate what the system reports about a path."""
 
-    __slots__ = ("_path",)
+    __slots__ = ("_place",)
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, place: _Place) -> None:
+        self._place = place
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(self, _: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, OSError):
-            raise _translate(error, self._path) from error
-
-
-def _translate(error: OSError, path: str) -> DiskFailed:
-    message = f"{path}: {error.strerror or error}"
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return DiskFull(message)
-    if error.errno == errno.ENOENT:
-        return FileMissing(message)
-    return DiskFailed(message)
+            raise self._place.translate(error) from error
 
 
 def _read_fully(fd: int, offset: int, size: int) -> bytes:

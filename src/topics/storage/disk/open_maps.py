@@ -3,9 +3,13 @@
 import threading
 import weakref
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-OPEN_MAPS_MAX = 256
+from topics.descriptors import descriptor_limit, plan_maps
+from topics.errors import TooManyFiles
+
+T = TypeVar("T")
 
 
 class MapOwner(Protocol):
@@ -21,10 +25,20 @@ class OpenMaps:
     alive by this: what belongs to a sealed or removed segment is closed when its owner goes.
     """
 
-    def __init__(self, most: int = OPEN_MAPS_MAX) -> None:
-        self._most = most
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or plan_maps(descriptor_limit())
         self._owners: deque[weakref.ref[MapOwner]] = deque()
         self._lock = threading.Lock()
+
+    def open(self, owner: MapOwner, opening: Callable[[], T]) -> T:
+        """Open something for an owner; if no descriptor is left, those of all others go first."""
+        try:
+            found = opening()
+        except TooManyFiles:
+            self.release_all()
+            found = opening()
+        self.opened(owner)
+        return found
 
     def opened(self, owner: MapOwner) -> None:
         with self._lock:

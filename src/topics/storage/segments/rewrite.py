@@ -6,6 +6,7 @@ again (see `Segment.load`). A cold segment comes back to the hot tier by it, und
 start takes the hot `.data` where there is one, whatever the log says of the cold tier.
 """
 
+from topics.errors import DiskFailed, TooManyFiles
 from topics.kernel import index_segment
 from topics.kernel.layout import FLAG_DELETED, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
@@ -59,12 +60,22 @@ class Rewrite:
         self._write(segment.idx_path, self._idx)
 
     def finish(self) -> None:
-        """Carry over what was deleted meanwhile and put the new pair in place."""
-        segment, disk = self._segment, self._segment.disk
+        """Carry over what was deleted meanwhile and put the new pair in place.
+
+        `TooManyFiles` says that no name was changed.
+        """
+        segment = self._segment
         self._carry_over(sorted(segment.marked_since or ()))
-        segment.marked_since = None
-        directory = paths.topic_dir(segment.topic_id)
         segment.pin()
+        segment.marked_since = None
+        try:
+            self._swap()
+        except TooManyFiles as error:
+            raise DiskFailed(str(error)) from error
+
+    def _swap(self) -> None:
+        segment, disk = self._segment, self._segment.disk
+        directory = paths.topic_dir(segment.topic_id)
         for path in (segment.data_path, segment.idx_path):
             disk.rename(path + paths.TEMPORARY_SUFFIX, path)
             disk.sync_dir(directory)

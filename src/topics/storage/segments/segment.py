@@ -11,15 +11,16 @@ Byte reference: docs/internals/formats/segment.md.
 import struct
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
-from topics.errors import CorruptData, FileMissing
+from topics.errors import CorruptData, FileMissing, TooManyFiles
 from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
 from topics.kernel.layout import FLAG_DELETED, FRAME_OVERHEAD_BYTES, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
-from topics.storage.disk.open_maps import OpenMaps
+from topics.storage.disk.open_maps import MapOwner, OpenMaps
 from topics.storage.segments.store import (
     DELETED_FLAG,
     IDX_FLAGS_OFFSET,
@@ -68,15 +69,17 @@ class SealedPair(_Files):
         idx = self._idx
         if idx is None:
             segment = self._segment
-            idx = self._idx = segment.disk.map(segment.idx_path)
-            segment.maps.opened(segment)
+            idx = self._idx = segment.maps.open(
+                segment, partial(segment.disk.map, segment.idx_path)
+            )
         return idx
 
     def data(self) -> DataReader:
         data = self._data
         if data is None:
             segment = self._segment
-            data = self._data = segment.store.open_data(segment.topic_id, segment.first_seq)
+            opening = partial(segment.store.open_data, segment.topic_id, segment.first_seq)
+            data = self._data = segment.maps.open(segment, opening)
         return data
 
     def flag_files(self) -> tuple[DiskFile | None, DiskFile]:
@@ -84,11 +87,9 @@ class SealedPair(_Files):
         files = self._flags
         if files is None:
             segment = self._segment
-            idx = segment.disk.open(segment.idx_path)
-            data = segment.disk.open(segment.data_path) if segment.tier == "hot" else None
+            idx = segment.open_file(segment.idx_path)
+            data = segment.open_file(segment.data_path) if segment.tier == "hot" else None
             files = self._flags = data, idx
-            for _ in filter(None, files):
-                segment.maps.opened(segment)
         return files
 
 
@@ -177,10 +178,14 @@ class Segment:
 
     def pin(self) -> None:
         """Open both files and keep them: their names are about to change hands."""
-        self.swaps += 1
-        self._pair.idx()
-        self._pair.data()
         self._pinned = True
+        try:
+            self._pair.idx()
+            self._pair.data()
+        except TooManyFiles:
+            self._pinned = False
+            raise
+        self.swaps += 1
 
     def reload(self) -> None:
         """Show what the names stand for now."""
@@ -188,6 +193,10 @@ class Segment:
         self.release()
         self.load()
         self.swaps += 1
+
+    def open_file(self, path: str, *, owner: MapOwner | None = None) -> DiskFile:
+        """Open one of its files, which is closed when there are too many."""
+        return self.maps.open(owner or self, partial(self.disk.open, path))
 
     # Growing: the checkpoint alone.
 
@@ -430,8 +439,7 @@ class _ActiveFiles(_Files):
         file = self._data
         if file is None:
             segment = self._segment
-            file = self._data = segment.disk.open(segment.data_path)
-            segment.maps.opened(self)
+            file = self._data = segment.open_file(segment.data_path, owner=self)
         return file
 
     @property
@@ -439,8 +447,7 @@ class _ActiveFiles(_Files):
         file = self._idx_file
         if file is None:
             segment = self._segment
-            file = self._idx_file = segment.disk.open(segment.idx_path)
-            segment.maps.opened(self)
+            file = self._idx_file = segment.open_file(segment.idx_path, owner=self)
         return file
 
     def release(self) -> None:

@@ -7,6 +7,7 @@ Eight runs of one size are merged into one, so a topic has few of them however l
 """
 
 import struct
+from functools import partial
 
 from topics.errors import FileMissing
 from topics.kernel import build_tag_run, check_tag_run, lookup_tag_run, merge_tag_runs
@@ -42,8 +43,7 @@ class TagRun:
     def view(self) -> memoryview:
         view = self._view
         if view is None:
-            view = self._view = self._disk.map(self.path)
-            self._maps.opened(self)
+            view = self._view = self._maps.open(self, partial(self._disk.map, self.path))
         return view
 
     def release(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
-from topics.errors import DiskFailed, DiskFull, FileMissing, ShardReadOnly
+from topics.errors import DiskFailed, Exhausted, FileMissing, ShardReadOnly, TooManyFiles
 from topics.histogram import LATENCY_US, SIZES, Histogram
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -214,12 +214,15 @@ class WalLog:
             return False
 
     def view(self, position: Position, size: int) -> memoryview | None:
-        """Return a view of frames just written; None where their file is an older one."""
+        """Return a view of frames just written; None where there can be none."""
         if position.file != self.position.file:
             return None
         mapped = self._maps.get(position.file)
         if mapped is None:
-            mapped = self._disk.map(f"{self.directory}/{paths.wal_file_name(position.file)}")
+            try:
+                mapped = self._disk.map(f"{self.directory}/{paths.wal_file_name(position.file)}")
+            except TooManyFiles:
+                return None
             self._maps = {position.file: mapped}
         return mapped[position.offset : position.offset + size]
 
@@ -253,7 +256,8 @@ class WalLog:
     def _open_next_file(self, size: int) -> DiskFile:
         """Give the spare, or a new file, the next name.
 
-        A full disk changes nothing: the same write may succeed later. Any other failure is final.
+        What ran out, room or descriptors, changes nothing: the same write may succeed later. Any
+        other failure is final.
         """
         name = paths.wal_file_name(self._next_frame)
         try:
@@ -266,7 +270,7 @@ class WalLog:
             self._disk.sync_dir(self.directory)
             write_current(self._disk, self.directory, self._next_frame)
             file = self._disk.open(f"{self.directory}/{name}")
-        except DiskFull:
+        except Exhausted:
             raise
         except DiskFailed as error:
             self.fail(error)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from topics.errors import DirectoryLocked, DiskFailed, DiskFull
+from topics.errors import DirectoryLocked, DiskFailed, DiskFull, TooManyFiles
 from topics.storage.disk import local_disk
-from topics.storage.disk.local_disk import LocalDisk
+from topics.storage.disk.local_disk import RESERVED_DESCRIPTORS, LocalDisk
 
 
 @pytest.fixture
@@ -405,9 +405,9 @@ def test_no_room_is_told_apart_from_other_failures(
     file = disk.create("a")
     monkeypatch.setattr(os, "posix_fallocate", fail_with(code))
     monkeypatch.setattr(os, "pwrite", fail_with(code))
-    with pytest.raises(DiskFull, match="root/a: "):
+    with pytest.raises(DiskFull, match=r"^a: "):
         file.allocate(10)
-    with pytest.raises(DiskFull, match="root/a: "):
+    with pytest.raises(DiskFull, match=r"^a: "):
         file.write_at(0, [b"x"])
 
 
@@ -416,8 +416,65 @@ def test_a_failed_sync_names_the_file_and_the_reason(
 ) -> None:
     file = disk.create("a")
     monkeypatch.setattr(os, "fdatasync", fail_with(errno.EIO))
-    with pytest.raises(DiskFailed, match=r"root/a: Input/output error"):
+    with pytest.raises(DiskFailed, match=r"^a: Input/output error"):
         file.sync_data()
+
+
+def fails_for_want_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch, name: str, times: int, code: int = errno.EMFILE
+) -> list[int]:
+    """Let a call of `os` fail so often; return how often it still will."""
+    left, real = [times], getattr(os, name)
+
+    def call(*given: object, **named: object) -> object:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(code, os.strerror(code))
+        return real(*given, **named)
+
+    monkeypatch.setattr(os, name, call)
+    return left
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_the_last_descriptors_are_the_disks(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    disk.create("a").write_at(0, [b"xyz"])
+    before = len(open_descriptors())
+    left = fails_for_want_of_descriptors(monkeypatch, "open", RESERVED_DESCRIPTORS, code)
+    assert disk.read("a") == b"xyz"
+    assert left == [0]
+    assert len(open_descriptors()) == before  # taken back when there are some again
+
+
+def test_without_a_descriptor_a_file_is_told_to_come_later(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.create("a").write_at(0, [b"xyz"])
+    for name, call in (
+        ("open", lambda: disk.read("a")),
+        ("open", lambda: disk.open("a")),
+        ("open", lambda: disk.create("b")),
+        ("open", lambda: disk.map("a")),
+        ("open", lambda: disk.sync_dir("")),
+        ("listdir", lambda: disk.list("")),
+    ):
+        with monkeypatch.context() as patched:
+            fails_for_want_of_descriptors(patched, name, RESERVED_DESCRIPTORS + 1)
+            with pytest.raises(TooManyFiles, match="ulimit -n"):
+                call()
+        call()
+
+
+def test_an_error_keeps_the_place_of_the_directory_for_a_note(disk: LocalDisk, root: Path) -> None:
+    """What is told to a client must not say where on this machine the files are."""
+    with pytest.raises(DiskFailed) as raised:
+        disk.open("topics/1")
+    assert str(root) not in str(raised.value)
+    assert raised.value.__notes__ == [f"below {root}"]
+    with pytest.raises(DiskFailed, match=r"^the cold tier: topics/1: "):
+        LocalDisk(str(root), name="the cold tier: ").read("topics/1")
 
 
 def test_a_real_full_device_is_disk_full() -> None:
@@ -442,7 +499,7 @@ def test_the_refused_lock_names_the_directory_and_leaves_no_descriptor(
     held = disk.lock("LOCK")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
-        with pytest.raises(DirectoryLocked, match=f"another process has {root} open"):
+        with pytest.raises(DirectoryLocked, match=f"^this process already has {root} open"):
             disk.lock("LOCK")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     held.close()
@@ -460,7 +517,7 @@ def test_a_lock_held_by_another_process_is_seen(disk: LocalDisk, root: Path) -> 
     ) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(DirectoryLocked):
+        with pytest.raises(DirectoryLocked, match=rf"^another process \(pid {other.pid}\) has"):
             disk.lock("LOCK")
         other.communicate(b"\n")
     disk.lock("LOCK").close()
