@@ -71,10 +71,10 @@ from topics.model.queues import (
     NackRequest,
     Redriven,
 )
-from topics.model.routers import RouterDefinition, RouterState
+from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
-from topics.storage.disk.disk import Buffer, Disk
+from topics.storage.disk.disk import Buffer, Disk, DiskLock
 from topics.storage.wal.group_commit import Commitment
 
 T = TypeVar("T")
@@ -465,6 +465,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         *,
         config: ServerConfig | None = None,
         disk: Disk | None = None,
+        lock: DiskLock | None = None,
         progress: Callable[[float], None] = lambda _: None,
         **settings: Any,  # noqa: ANN401 - a setting is a number or text
     ) -> Self:
@@ -473,7 +474,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         `progress` is called from another thread, with 0.0 to 1.0.
         """
         configured = configure(path, config, settings)
-        opening = partial(Log, configured, disk=disk, progress=progress)
+        opening = partial(Log, configured, disk=disk, lock=lock, progress=progress)
         return cls(await asyncio.get_running_loop().run_in_executor(None, opening))
 
     # Topics.
@@ -485,13 +486,9 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         """Create or change a topic; tell whether it was created."""
         return await self.run(lambda: self.log.engine.create_topic(topic, changes))
 
-    async def drop_topic(
-        self, topic: str, *, if_empty: bool, check_router: Callable[[str, RouterDefinition], None]
-    ) -> tuple[bool, list[str]]:
+    async def drop_topic(self, topic: str, *, if_empty: bool) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
-        return await self.run(
-            lambda: self.log.engine.drop_topic(topic, if_empty=if_empty, check_router=check_router)
-        )
+        return await self.run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         return await self.run(lambda: self.log.drop(topic, if_empty=if_empty))

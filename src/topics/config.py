@@ -113,6 +113,14 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     idle_timeout_ms: Annotated[
         int, _ms("a connection without a request is closed after", low=10, high=DAY_MS)
     ] = 75_000
+    max_connections: Annotated[
+        int,
+        _count(
+            "open connections; 0: 20000, in any case fewer than there are descriptors",
+            low=0,
+            high=NO_CEILING,
+        ),
+    ] = 0
     slow_reader_ms: Annotated[
         int, _ms("a stream whose reader takes nothing is closed after", low=10, high=HOUR_MS)
     ] = 30_000

@@ -64,7 +64,7 @@ from topics.model.queues import (
 from topics.model.routers import RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
-from topics.storage.disk.disk import Disk
+from topics.storage.disk.disk import Disk, DiskLock
 from topics.storage.disk.local_disk import LocalDisk
 from topics.storage.segments.store import FolderStore
 
@@ -109,16 +109,18 @@ class Log(HandlesFace, Closing):
         cold_disk: Disk | None = None,
         clock: Clock | None = None,
         background: bool = True,
+        lock: DiskLock | None = None,
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
         keep_freed_memory(config.keep_freed_bytes)
         if cold_disk is None and config.cold_dir is not None:
-            cold_disk = LocalDisk(config.cold_dir)
+            cold_disk = LocalDisk(config.cold_dir, name="the cold tier: ")
         self.engine = Engine(
             disk or LocalDisk(config.data_dir),
             config,
             clock=clock or SystemClock(),
             cold=None if cold_disk is None else FolderStore(cold_disk, mapped=False),
+            lock=lock,
             progress=progress,
         )
         self._clock = self.engine.clock
@@ -417,7 +419,7 @@ class Log(HandlesFace, Closing):
 
     def backup(self, directory: str) -> BackedUp:
         """Copy everything, as it is at one moment, into a new directory; writes go on."""
-        return self.engine.backup(LocalDisk(directory))
+        return self.engine.backup(LocalDisk(directory, name="the backup: "))
 
     @property
     def last_error(self) -> TopicsError | None:

@@ -24,18 +24,19 @@ from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.origin import OriginRule
 from topics.api.parking import Parking
-from topics.api.query import check_query
 from topics.api.regulars import Regulars
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
 from topics.api.sampling import Sampling
 from topics.api.sessions import Sessions
+from topics.api.shares import Shares
 from topics.api.sse import accepts_events
 from topics.api.tickets import Tickets
 from topics.api.turns import Turns
 from topics.api.watch_sessions import WatchSessions
 from topics.clock import Clock
 from topics.config import ServerConfig
+from topics.descriptors import DEFAULT_CONNECTIONS, Crowd
 from topics.engine.delivery.scheduler import Delivery
 from topics.engine.listing import priority_of
 from topics.engine.topics.topic import Topic
@@ -70,6 +71,7 @@ class App:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         request_log: RequestLog,
+        crowd: Crowd | None = None,
     ) -> None:
         self.config = config
         self.keyring = keyring
@@ -78,6 +80,7 @@ class App:
         self.tickets = Tickets(clock)
         self.sessions = Sessions(clock)
         self.request_log = request_log
+        self.shares = Shares(loop, clock, on_bug=request_log.stream_bug)
         self.metrics = RequestMetrics()
         self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
@@ -92,7 +95,7 @@ class App:
         self.regulars = Regulars(self)
         self.replay_progress = 0.0
         self.stopping = False
-        self.connections: set[Connection] = set()
+        self.connections = self._join(crowd)
         self._early_streams: dict[Exchange, None] = {}
         """Wait for the log; like streams that are open, they are no requests under way."""
         self.inflight_max = config.max_inflight_per_key or sys.maxsize
@@ -117,6 +120,14 @@ class App:
         """By the size of the answer, with the date of now."""
         self.renew_date()
 
+    def _join(self, crowd: Crowd | None) -> set[Connection]:
+        """Return where the connections are, which count among those of all protocols."""
+        self.crowd = crowd or Crowd(self.config.max_connections or DEFAULT_CONNECTIONS)
+        connections: set[Connection] = set()
+        self.crowd.add(connections)
+        self.crowd.add_others(lambda: self.metrics.websocket_connections)
+        return connections
+
     @property
     def engine(self) -> "Engine":
         if self.log is None:
@@ -138,6 +149,21 @@ class App:
     @property
     def delivery(self) -> Delivery:
         return self.live.delivery
+
+    def check_ready(self) -> None:
+        """Raise why not all of it can be served now."""
+        if self.stopping:
+            raise Closed(STOPPING)
+        for shard in self.engine.shards:
+            shard.commit.log.check_writable()
+
+    @property
+    def is_ready(self) -> bool:
+        try:
+            self.check_ready()
+        except TopicsError:
+            return False
+        return True
 
     def open(self, log: AsyncLog) -> None:
         """Serve a log that was replayed."""
@@ -186,7 +212,6 @@ class App:
             head.caller = self._identify(head)
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)
-            check_query(head)
             _check_media_type(head)
             head.body_max = head.route.body_max(self.config)
             _check_body(head)

@@ -1,7 +1,5 @@
 """What the server asks of a connection, whatever protocol it speaks."""
 
-import asyncio
-import ipaddress
 from typing import Protocol
 
 from topics.errors import TopicsError
@@ -11,6 +9,10 @@ STOPPING = "the server is stopping: try again soon"
 
 class Connection(Protocol):
     """One socket, as the sweep of timeouts and the drain see it."""
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from."""
 
     @property
     def since_s(self) -> float:
@@ -23,6 +25,10 @@ class Connection(Protocol):
     @property
     def is_idle(self) -> bool:
         """Nothing is asked that is not answered."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Idle, with no part of a request here, and no part of an answer left."""
 
     @property
     def is_stalled(self) -> bool:
@@ -47,19 +53,3 @@ class Connection(Protocol):
 
     def give_up(self, error: TopicsError | None) -> None:
         """End because of a timeout; say so if a request had begun."""
-
-
-def peer_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the address at the other end; of IPv6 the network, since a party has all of one."""
-    name = None if transport is None else transport.get_extra_info("peername")
-    if not isinstance(name, tuple):
-        return ""  # no network is in between
-    try:
-        address = ipaddress.ip_address(str(name[0]).partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from topics import __version__
 from topics.api.exchange import Exchange
-from topics.errors import Closed, NotReady
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -16,10 +15,7 @@ def health(app: "App", exchange: Exchange) -> None:
 
 
 def ready(app: "App", exchange: Exchange) -> None:
-    if app.stopping:
-        raise Closed("the server is stopping")
-    if app.log is None:
-        raise NotReady(app.replay_progress)
+    app.check_ready()
     exchange.reply_json(
         {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.registry)}
     )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, cast
 
 from topics.api import reasons
 from topics.api.chunks import ChunkedBody
-from topics.api.connection import peer_of
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
 from topics.api.http1_stream import Http1Stream
+from topics.descriptors import peer_of
 from topics.errors import RequestError, TopicsError
 from topics.storage.disk.disk import Buffer
 
@@ -49,6 +49,7 @@ class Http1Connection(asyncio.Protocol):
         self._head_bytes = 0
         """Of the last head: the next is most often as long, and remembered."""
         self._transport: asyncio.Transport | None = None
+        self.peer = ""
         self.descriptor = -1
         """Of its socket: open until the connection is lost, and hears so first."""
         self._buffer: bytes | bytearray = b""
@@ -88,6 +89,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         self.descriptor = transport.get_extra_info("socket").fileno()
+        self.peer = peer_of(transport)
         self._app.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
@@ -533,10 +535,6 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(data)
 
     @property
-    def peer(self) -> str:
-        return peer_of(self._transport)
-
-    @property
     def buffered_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
@@ -556,6 +554,15 @@ class Http1Connection(asyncio.Protocol):
     @property
     def is_stalled(self) -> bool:
         return self.is_idle  # what was answered is in the kernel's hands, or the transport's
+
+    @property
+    def is_at_rest(self) -> bool:
+        return (
+            not (self._waiting or self._buffer or self._ending)
+            and self._head is None
+            and self._stream is None
+            and not self.buffered_bytes
+        )
 
     @property
     def is_alone(self) -> bool:

@@ -22,7 +22,6 @@ import h2.exceptions
 import h2.settings
 
 from topics.api.body import check_body_size
-from topics.api.connection import peer_of
 from topics.api.exchange import Exchange
 from topics.api.head import (
     MAX_HEAD_BYTES,
@@ -33,6 +32,7 @@ from topics.api.head import (
 )
 from topics.api.http2_stream import Http2Stream
 from topics.api.patience import Patience
+from topics.descriptors import peer_of
 from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Http2Connection(asyncio.Protocol):
     def __init__(self, app: "App") -> None:
         self._app = app
         self._transport: asyncio.Transport | None = None
+        self.peer = ""
         self._h2 = _open_h2()
         self._streams: dict[int, Http2Stream] = {}
         self._reading: dict[int, Http2Stream] = {}
@@ -90,6 +91,7 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self.peer = peer_of(transport)
         self._app.connections.add(self)
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(CONNECTION_WINDOW_BYTES - 65_535)
@@ -368,10 +370,6 @@ class Http2Connection(asyncio.Protocol):
         self._sending.pop(stream.number, None)
 
     @property
-    def peer(self) -> str:
-        return peer_of(self._transport)
-
-    @property
     def _unread_bytes(self) -> int:
         return sum(len(stream.pending) for stream in self._sending.values())
 
@@ -403,6 +401,11 @@ class Http2Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         return not self._streams
+
+    @property
+    def is_at_rest(self) -> bool:
+        transport = self._transport
+        return not self._streams and transport is not None and not transport.is_closing()
 
     def notice(self, now_s: float) -> None:
         """Nothing to do: what is sent is counted as it goes."""

@@ -38,11 +38,17 @@ async def show(app: "App", exchange: Exchange) -> None:
 def _of_process(app: "App") -> Iterator[Family]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     rss_unit = 1 if sys.platform == "darwin" else 1024
-    yield gauge("topics_ready", "1 when requests are served", app.log is not None)
+    yield gauge("topics_ready", "1 when requests are served", app.is_ready)
     yield gauge("topics_recovery_progress", "share of the log replayed", app.replay_progress)
     uptime_ms = int((app.clock.monotonic_s() - app.started_s) * 1000)
     yield gauge("topics_uptime_ms", "since the process began to listen", uptime_ms)
-    yield gauge("topics_connections", "open connections", len(app.connections))
+    crowd = app.crowd
+    yield gauge("topics_connections", "open connections", len(crowd))
+    yield gauge("topics_connections_max", "so many there may be", crowd.most)
+    yield counter("topics_connections_refused_total", "no place was left", crowd.refused)
+    yield counter(
+        "topics_connections_ended_total", "at rest, ended to make place for others", crowd.ended
+    )
     yield gauge(
         "topics_process_max_rss_bytes", "most memory ever resident", usage.ru_maxrss * rss_unit
     )

@@ -10,22 +10,32 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
 from topics.aio import AsyncLog
+from topics.api import reasons
 from topics.api.app import App
 from topics.api.auth import Keyring
 from topics.api.connection import STOPPING, Connection
+from topics.api.error_response import encode_error
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.api.saved_watches import load_watches
 from topics.clock import Clock, SystemClock
-from topics.config import ServerConfig
-from topics.errors import Closed, ConfigError, RequestTimeout, TopicsError
-from topics.storage.disk.disk import Disk
+from topics.config import ServerConfig, wal_shard_count
+from topics.descriptors import (
+    Crowd,
+    descriptor_limit,
+    peer_of,
+    plan_backlog,
+    plan_connections,
+)
+from topics.errors import Closed, ConfigError, RequestTimeout, TooManyConnections
+from topics.storage.disk.data_dir import open_data_dir
+from topics.storage.disk.disk import Disk, DiskLock
+from topics.storage.disk.local_disk import LocalDisk
 
 SWEEP_S = 0.25
-BACKLOG = 4096
 
 
 class Face(Protocol):
@@ -38,6 +48,28 @@ class Face(Protocol):
 
     async def close(self) -> None:
         """Answer what was asked and let go of the log."""
+
+
+class _Doorstep(asyncio.Protocol):
+    """Meets whoever comes when every place is taken."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connected = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        crowd = self._app.crowd
+        if crowd.let_in(peer_of(connected)):
+            connection = Http1Connection(self._app)
+            connected.set_protocol(connection)
+            connection.connection_made(connected)
+            return
+        status, body, headers = encode_error(TooManyConnections("max_connections", crowd.most))
+        connected.write(
+            b"%bContent-Type: application/json\r\nContent-Length: %d\r\n%b%b%b"
+            % (reasons.status_line(status), len(body), headers, self._app.closing_line, body)
+        )
+        connected.close()
 
 
 class Server:
@@ -54,6 +86,8 @@ class Server:
     ) -> None:
         check_exposure(config, keyring)
         self._disk = disk
+        self._lock: DiskLock | None = None
+        """Of the directory; the log has it too once it is open."""
         self._clock = clock or SystemClock()
         self.request_log = RequestLog(write_log, self._clock)
         self.app = App(
@@ -62,11 +96,21 @@ class Server:
             clock=self._clock,
             loop=asyncio.get_running_loop(),
             request_log=self.request_log,
+            crowd=Crowd(self._plan_connections(config)),
         )
         self._config = config
         self.faces: list[Face] = []
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
+
+    def _plan_connections(self, config: ServerConfig) -> int:
+        limit, wanted = descriptor_limit(), config.max_connections
+        most = plan_connections(limit, shards=wal_shard_count(config), wanted=wanted)
+        if most < wanted:
+            self.request_log.event(
+                "few_descriptors", level="warning", descriptors=limit, max_connections=most
+            )
+        return most
 
     @property
     def port(self) -> int:
@@ -80,14 +124,22 @@ class Server:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     async def listen(self) -> None:
-        """Take connections; until `open_log` is done they are told to wait."""
+        """Take directory and ports, so that one in use is known at once.
+
+        Then take connections; until `open_log` is done they are told to wait.
+        """
         loop = self.app.loop
+        if self._disk is None:
+            self._disk = LocalDisk(self._config.data_dir)
+        self._lock = await loop.run_in_executor(None, open_data_dir, self._disk)
+        for face in self.faces:
+            await face.listen()
         try:
             self._listener = await loop.create_server(
-                lambda: Http1Connection(self.app),
+                self._welcome,
                 self._config.host,
                 self._config.port,
-                backlog=BACKLOG,
+                backlog=plan_backlog(descriptor_limit()),
             )
         except OSError as error:
             raise ConfigError(
@@ -97,8 +149,10 @@ class Server:
         if is_loopback(self._config.host):
             send_without_pacing(self._listener)
         self._sweep = loop.call_later(SWEEP_S, self._sweep_once)
-        for face in self.faces:
-            await face.listen()
+
+    def _welcome(self) -> asyncio.Protocol:
+        app = self.app
+        return _Doorstep(app) if app.crowd.is_full else Http1Connection(app)
 
     async def open_log(self) -> None:
         """Replay the log, then serve it."""
@@ -109,7 +163,9 @@ class Server:
                 raise Closed(STOPPING)  # what a replay leaves half done, the next one does again
             app.replay_progress = share
 
-        log = await AsyncLog.open(config=self._config, disk=self._disk, progress=progress)
+        log = await AsyncLog.open(
+            config=self._config, disk=self._disk, lock=self._lock, progress=progress
+        )
         watches = await log.run(partial(load_watches, log.log.engine.disk))
         for face in self.faces:  # before this one says that it is ready
             await face.open(log)
@@ -128,8 +184,12 @@ class Server:
         if self.app.log is not None:
             await self.app.watches.save()
         log, self.app.log = self.app.log, None
-        if log is not None:
-            await log.close()
+        try:
+            if log is not None:
+                await log.close()
+        finally:
+            if self._lock is not None:
+                self._lock.close()
 
     def _sweep_once(self) -> None:
         """Look at every connection once: the only timer of all timeouts."""
@@ -201,9 +261,9 @@ async def serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await server.listen()
-    on_listening(server)
     try:
+        await server.listen()
+        on_listening(server)
         opening = asyncio.ensure_future(server.open_log())
         waiting = asyncio.ensure_future(stopping.wait())
         await asyncio.wait((opening, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -221,8 +281,5 @@ async def serve(
                 await see_off()
         on_stopping(server)
         server.request_log.event("stopping", connections=len(server.app.connections))
-    except TopicsError as error:
-        server.request_log.event("failed", level="error", message=str(error))
-        raise
     finally:
         await server.stop()

@@ -9,17 +9,15 @@ from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
-from topics.api.watch_room import WatchShare
 from topics.engine.diff import DiffRequest
 from topics.engine.seek import seq_at
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
-from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import Place
-from topics.engine.watch.watcher import UNBOUNDED, Share, Watcher
-from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound, TopicsError
+from topics.engine.watch.watcher import Watcher
+from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
 from topics.limits import DEFAULT_LIMIT, MAX_BATCH_BYTES, check_topic_name
 from topics.model.diff import parse_match
 from topics.model.watch import (
@@ -41,17 +39,11 @@ MAX_FILTER_BYTES = 64 * 1024
 def create(app: "App", exchange: Exchange) -> None:
     body = exchange.decode(_DECODE)
     lenient = exchange.flag("lenient", default=False)
-    caller = exchange.caller
-    app.watches.check_room(caller)
-    share = WatchShare(app.watches.room, caller)
-    try:
-        watcher = build_watcher(
-            app, caller, body.topics, body, lenient=lenient, frame_format=SSE, share=share
-        )
-        session = app.watches.add(caller, watcher, body, share=share)
-    except TopicsError:
-        share.end()
-        raise
+    app.watches.check_room()
+    watcher = build_watcher(
+        app, exchange.caller, body.topics, body, lenient=lenient, frame_format=SSE
+    )
+    session = app.watches.add(exchange.caller, watcher, body)
     exchange.reply_json(
         {
             "wid": session.wid,
@@ -76,7 +68,6 @@ def build_watcher(
     *,
     lenient: bool,
     frame_format: Format,
-    share: Share = UNBOUNDED,
 ) -> Watcher:
     """Make a watcher that stands where it should start; every name is checked against the key."""
     limit = app.config.max_watch_topics
@@ -87,7 +78,7 @@ def build_watcher(
     if len(msgspec.json.encode((options.node, options.match))) > MAX_FILTER_BYTES:
         raise RequestError(f"node and match of a watch may have {MAX_FILTER_BYTES} bytes together")
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = _new_watcher(app, starts, options, frame_format=frame_format, share=share)
+    watcher = _new_watcher(app, starts, options, frame_format=frame_format)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -97,13 +88,11 @@ def build_watcher(
     return watcher
 
 
-def restore_watcher(
-    app: "App", caller: Caller, body: WatchBody, saved: SavedWatch, *, share: Share = UNBOUNDED
-) -> Watcher:
+def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWatch) -> Watcher:
     """Make a watcher that stands where it stood; every name is checked again."""
     for name in body.topics:
         _check_name(caller, name)
-    watcher = _new_watcher(app, body.topics, body, frame_format=SSE, share=share)
+    watcher = _new_watcher(app, body.topics, body, frame_format=SSE)
     for kept in saved.places:
         place = Place(
             kept.name,
@@ -118,12 +107,7 @@ def restore_watcher(
 
 
 def _new_watcher(
-    app: "App",
-    starts: Mapping[str, WatchStart],
-    options: WatchOptions,
-    *,
-    frame_format: Format,
-    share: Share,
+    app: "App", starts: Mapping[str, WatchStart], options: WatchOptions, *, frame_format: Format
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -134,7 +118,6 @@ def _new_watcher(
         patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
         names=[name for name in starts if not name.endswith(WILDCARD)],
         windows={name: start.window for name, start in starts.items()},
-        share=share,
     )
 
 
@@ -163,16 +146,12 @@ def _check_name(caller: Caller, name: str) -> None:
 
 
 def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart]) -> None:
-    """Add the topics there are; of several patterns that a name has the last one counts."""
-    limit = app.config.max_watch_topics
-    found = list(topics_of(app.engine, watcher.patterns, limit + 1))
-    if len(found) > limit:
-        raise LimitReached("max_watch_topics", limit)
-    for topic in found:
-        pattern = watcher.pattern_of(topic.name)
-        assert pattern is not None
-        start = patterns[pattern + WILDCARD]
-        watcher.add(topic, _start_seq(topic, start), by_pattern=True)
+    if not patterns:
+        return
+    for topic in app.engine.topics():
+        for name, start in patterns.items():
+            if topic.name.startswith(name[:-1]):
+                watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 
 def _add_named(

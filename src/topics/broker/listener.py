@@ -10,22 +10,36 @@ from topics.broker.line import NO_ID, Refusal
 from topics.broker.session import Session
 from topics.clock import Clock
 from topics.config import ServerConfig
+from topics.descriptors import (
+    DEFAULT_CONNECTIONS,
+    Crowd,
+    descriptor_limit,
+    peer_of,
+    plan_backlog,
+)
 from topics.errors import ConfigError, TopicsError
 
 SWEEP_S = 0.25
-BACKLOG = 1024
 MAX_CONNECTIONS = 4096
 """Each may hold a line of 1 MiB."""
 
 
-class _Crowded(asyncio.Protocol):
-    """Tells one connection too many why it has to go."""
+class _Doorstep(asyncio.Protocol):
+    """Meets a connection when every place may be taken, and tells one too many why it has to go."""
+
+    def __init__(self, listener: "BrokerListener") -> None:
+        self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        out = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
-        why = f"there are {MAX_CONNECTIONS} connections already"
-        out.write(Refusal(NO_ID, "NOT_LEADER", why).format())
-        out.close()
+        connected = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        session = self._listener.let_in(peer_of(connected))
+        if session is not None:
+            connected.set_protocol(session)
+            session.connection_made(connected)
+            return
+        why = f"there are {self._listener.count} connections already"
+        connected.write(Refusal(NO_ID, "NOT_LEADER", why).format())
+        connected.close()
 
 
 class BrokerListener:
@@ -38,6 +52,7 @@ class BrokerListener:
         *,
         clock: Clock,
         report: Callable[[TopicsError], None],
+        crowd: Crowd | None = None,
     ) -> None:
         self._config = config
         self._keys = keys
@@ -46,6 +61,9 @@ class BrokerListener:
         self._desk: Desk | None = None
         self._listener: asyncio.Server | None = None
         self._sessions: set[Session] = set()
+        self._crowd = crowd or Crowd(config.max_connections or DEFAULT_CONNECTIONS)
+        """With the connections of the server beside which it listens, if there is one."""
+        self._crowd.add(self._sessions)
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
@@ -64,7 +82,7 @@ class BrokerListener:
                 self._welcome,
                 config.host,
                 config.broker_port,
-                backlog=BACKLOG,
+                backlog=min(1024, plan_backlog(descriptor_limit())),
                 start_serving=False,
             )
         except OSError as error:
@@ -97,9 +115,20 @@ class BrokerListener:
             self._sweep.cancel()
 
     def _welcome(self) -> asyncio.Protocol:
+        crowded = self._crowd.is_full or len(self._sessions) >= MAX_CONNECTIONS
+        return _Doorstep(self) if crowded else self._begin()
+
+    @property
+    def count(self) -> int:
+        return len(self._crowd)
+
+    def let_in(self, peer: str) -> Session | None:
+        """Return a session for one more, if there is a place."""
+        has_place = len(self._sessions) < MAX_CONNECTIONS and self._crowd.let_in(peer)
+        return self._begin() if has_place else None
+
+    def _begin(self) -> Session:
         assert self._desk is not None
-        if len(self._sessions) >= MAX_CONNECTIONS:
-            return _Crowded()
         session = Session(self._desk, on_gone=self._forget)
         self._sessions.add(session)
         self._empty.clear()

@@ -28,6 +28,7 @@ from topics.broker.line import (
     parse_request,
     refuse_too_long,
 )
+from topics.descriptors import peer_of
 from topics.errors import StorageError, TopicsError, Unauthorized
 
 MAX_PIPELINED = 128
@@ -59,6 +60,7 @@ class Session(asyncio.Protocol):
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self.peer = ""
         self._caller: Caller | None = desk.keys.anonymous if desk.keys.is_open else None
         self._lines = LineBuffer(MAX_LINE_BYTES if self._caller else MAX_STRANGER_LINE_BYTES)
         self._has_begun = False
@@ -84,6 +86,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self.peer = peer_of(transport)
         # A quiet peer is welcome as long as it is there.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -145,6 +148,25 @@ class Session(asyncio.Protocol):
     def _note_time(self) -> None:
         if self._caller is not None:  # a stranger gains no time by talking
             self._since_s = self._desk.clock.monotonic_s()
+
+    @property
+    def since_s(self) -> float:
+        return self._since_s
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing was asked that is not answered, and no part of a line is here."""
+        return not (
+            self._answers
+            or self._held
+            or self._alone
+            or self._ending
+            or self._writing_paused
+            or self._lines.is_inside_line
+        )
+
+    def end(self) -> None:
+        self.drain()
 
     def drain(self) -> None:
         """Take no more lines, and close when those taken are answered."""

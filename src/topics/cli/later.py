@@ -4,7 +4,7 @@ Keeps: what the list of commands shows costs no import of theirs. A command that
 name as the first word, is imported and built whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -37,15 +37,8 @@ class Later(NamedTuple):
         return built.commands[self.name]
 
 
-def build_app(
-    commands: Sequence[Later],
-    begin: Callable[..., None],
-    **settings: Any,  # noqa: ANN401 - typer's
-) -> typer.Typer:
-    """Return an app that knows names and summaries, and imports the one command that is meant.
-
-    `begin` has the options that stand before a command.
-    """
+def build_app(commands: Sequence[Later], **settings: Any) -> typer.Typer:  # noqa: ANN401 - typer's
+    """Return an app that knows names and summaries, and imports the one command that is meant."""
     places = {command.name: command for command in commands}
 
     class Group(TyperGroup):
@@ -60,7 +53,7 @@ def build_app(
             return name, found if name is None else places[name].load(), rest
 
     app = typer.Typer(cls=Group, **settings)
-    app.callback()(begin)
+    app.callback()(_nothing)
     for command in commands:
         app.command(command.name, help=command.summary)(_nothing)
     return app

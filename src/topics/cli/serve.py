@@ -13,6 +13,7 @@ from topics.cli.notify import Heartbeat, from_environment
 from topics.cli.settings import with_settings
 from topics.clock import SystemClock
 from topics.config import LoadedConfig, ServerConfig
+from topics.descriptors import raise_limit
 from topics.errors import ConfigError, TopicsError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def serve_until_stopped(
             f"the server is not installed ({missing.name}): "
             "run pip install 'topics-log[server,cli]'"
         ) from missing
+    raise_limit()
     # Taken out of the environment: no child process and no dump of it shows the keys.
     keyring = parse_keys(os.environ.pop("TOPICS_API_KEYS", ""))
     notifier = from_environment(os.environ)
@@ -126,7 +128,9 @@ def _add_broker(config: ServerConfig, keyring: "Keyring", server: "Server") -> N
     def report(error: TopicsError) -> None:
         server.request_log.event("line_failed", level="error", code=error.code, message=str(error))
 
-    server.faces.append(BrokerListener(config, keyring, clock=SystemClock(), report=report))
+    server.faces.append(
+        BrokerListener(config, keyring, clock=SystemClock(), report=report, crowd=server.app.crowd)
+    )
 
 
 def _replayed_share(server: "Server") -> float | None:

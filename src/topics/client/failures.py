@@ -64,13 +64,6 @@ def _plain(kind: type[TopicsError]) -> Make:
     return lambda failure, _: kind(failure.message)
 
 
-def _invalid(failure: _Failure, _: str) -> TopicsError:
-    if "field" in failure.detail:
-        nearest = failure.detail.get("nearest")
-        return errors.UnknownField(failure.message, str(failure.detail["field"]), nearest)
-    return RequestError(failure.message)
-
-
 def _named(kind: Callable[[str], TopicsError]) -> Make:
     """Make an error that knows a name: the one its message has in quotes, else that of the path."""
 
@@ -106,7 +99,12 @@ def _throttled(failure: _Failure, _: str) -> TopicsError:
 
 
 def _not_ready(failure: _Failure, _: str) -> TopicsError:
-    progress = failure.detail.get("replay_progress")
+    detail = failure.detail
+    progress = detail.get("replay_progress")
+    if detail.get("limit") == "max_connections":
+        return errors.TooManyConnections("max_connections", int(detail.get("max", 0)))
+    if detail.get("reason") == "too_many_files":
+        return errors.TooManyFiles(failure.message)
     if progress is None:  # a log that takes no more writes: the operator has to look
         return errors.ShardReadOnly(failure.message)
     return errors.NotReady(float(progress))
@@ -122,7 +120,7 @@ def _internal(failure: _Failure, _: str) -> TopicsError:
 
 
 _MAKE: dict[str, Make] = {
-    "invalid_request": _invalid,
+    "invalid_request": _plain(RequestError),
     "batch_too_large": _plain(errors.BatchTooLarge),
     "record_too_large": _plain(errors.RecordTooLarge),
     "topic_not_found": _named(errors.TopicNotFound),

@@ -21,13 +21,14 @@ from topics.errors import (
     RetryLater,
     ShardReadOnly,
     Throttled,
+    TooManyFiles,
     TopicsError,
     Unreachable,
 )
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
-PASSING_LIMITS = {"max_inflight_per_key"}
+PASSING_LIMITS = {"max_connections", "max_inflight_per_key"}
 """Limits that free themselves; of the others something has to be removed first."""
 
 
@@ -86,7 +87,7 @@ def may_repeat(error: TopicsError, *, repeatable: bool) -> bool:
         case Throttled() | NotReady() | Closed():
             return True
         case _:  # a write may be found after a restart; what a proxy says was perhaps done
-            return repeatable and isinstance(error, RetryLater | ShardReadOnly)
+            return repeatable and isinstance(error, RetryLater | ShardReadOnly | TooManyFiles)
 
 
 def plan_pause(error: TopicsError, *, asked_s: float | None, pause_s: float) -> float:

@@ -48,6 +48,7 @@ from topics.errors import (
     RetryLater,
     StorageError,
     Throttled,
+    TooManyFiles,
     TopicNotFound,
     TopicRecreated,
     TopicsError,
@@ -75,7 +76,7 @@ from topics.model.segments import Manifest
 from topics.model.topics import TopicState
 from topics.model.uploads import BuiltSegment, UploadState
 from topics.storage.disk import data_dir, paths
-from topics.storage.disk.disk import Disk
+from topics.storage.disk.disk import Disk, DiskLock
 from topics.storage.segments.store import SegmentStore
 from topics.storage.snapshots.snapshot import Snapshot, save_snapshot
 from topics.storage.wal import frame
@@ -99,8 +100,10 @@ class Engine:
         *,
         clock: Clock,
         cold: SegmentStore | None = None,
+        lock: DiskLock | None = None,
         progress: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """Open a directory; who has locked it already hands the `lock` over."""
         self.config = config
         self.clock = clock
         self.disk = disk
@@ -121,7 +124,7 @@ class Engine:
         """Threads may be begun: the device takes a segment while the next one is converted."""
         self.on_routers_due: Callable[[], None] = _nothing
         """Called when there is something to forward, with a shard's lock held: it may only ask."""
-        self._lock = data_dir.open_data_dir(disk)
+        self._lock = lock or data_dir.open_data_dir(disk)
         try:
             self._open(progress)
         except BaseException:
@@ -273,10 +276,6 @@ class Engine:
     def topics(self) -> list[Topic]:
         return self.registry.all()
 
-    def topics_starting(self, prefix: str, limit: int) -> list[Topic]:
-        """Return the first topics by name that begin so, at most `limit` of them."""
-        return self.registry.starting(prefix, limit)
-
     def partitioned(self) -> list[Partitioned]:
         return self.registry.parents.all()
 
@@ -312,24 +311,11 @@ class Engine:
         """Delete a topic with all that it holds; False where there was none."""
         return self.drop_topic(name, if_empty=if_empty)[0]
 
-    def drop_topic(
-        self,
-        name: str,
-        *,
-        if_empty: bool = False,
-        check_router: Callable[[str, RouterDefinition], None] | None = None,
-    ) -> tuple[bool, list[str]]:
-        """Delete a topic; tell whether there was one, and which routers went with it.
-
-        `check_router` may refuse: then all of it stays.
-        """
+    def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
+        """Delete a topic; tell whether there was one, and which routers went with it."""
         self._check_open()
         removed: list[str] = []
         with self._routers.held():
-            if check_router is not None:
-                for topic in self._topics_of(name):
-                    for router in self._routers.routers_at(topic):
-                        check_router(router.name, router.definition)
             for topic in self._topics_of(name):
                 self._routers.settle_topic(topic)
             ended = self.registry.remove(name, if_empty=if_empty)
@@ -359,7 +345,12 @@ class Engine:
         """Let go of `_cold_lock`, after the files of topics that were deleted meanwhile."""
         try:
             while self._dropped_ids:
-                self.stores.remove_topic(self._dropped_ids.popleft())
+                topic_id = self._dropped_ids.popleft()
+                try:
+                    self.stores.remove_topic(topic_id)
+                except TooManyFiles:  # the topic is gone: its files go the next time
+                    self._dropped_ids.appendleft(topic_id)
+                    break
         finally:
             self._cold_lock.release()
 

@@ -66,9 +66,6 @@ class ListedTopic(Struct, frozen=True, kw_only=True):
     bytes: int
     durable: bool
     effective_priority: int
-    type: str = "log"
-    durability: str | None = None
-    """None: of a server before this one."""
     partitions: int | UnsetType = UNSET
 
 

@@ -156,9 +156,11 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     async def scenario(server: Server) -> None:
-        config = ServerConfig(data_dir=str(tmp_path), port=server.port)
+        config = ServerConfig(data_dir=str(tmp_path / "other"), port=server.port)
+        second = Server(config, parse_keys(""), write_log=print)
         with pytest.raises(ConfigError, match="cannot listen"):
-            await Server(config, parse_keys(""), write_log=print).listen()
+            await second.listen()
+        await second.stop()
 
     run(tmp_path, scenario, replay=False)
 
@@ -291,4 +293,4 @@ def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(Exception, match="meta"):
         asyncio.run(asyncio.wait_for(main(), PATIENCE_S))
-    assert any('"event":"failed"' in line for line in seen)
+    assert seen == []  # whoever serves says it, once

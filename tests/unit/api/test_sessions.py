@@ -10,7 +10,6 @@ from tests.unit.api.test_app import bearer, get
 from tests.unit.api.wire import HOST, HeldApp, answers, connect
 
 from topics.api import sessions as module
-from topics.api.connection import peer_of
 from topics.api.login import safe_goal
 from topics.api.sessions import (
     ATTEMPTS,
@@ -21,6 +20,7 @@ from topics.api.sessions import (
     Sessions,
     session_id_of,
 )
+from topics.descriptors import peer_of
 from topics.errors import Throttled
 from topics.testing.manual_clock import ManualClock
 

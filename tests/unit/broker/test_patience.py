@@ -31,9 +31,8 @@ class Line(Wire):
         self.protocol = self.session
         self.session.connection_made(cast("asyncio.Transport", self))
 
-    def get_extra_info(self, name: str) -> "Line":
-        assert name == "socket"
-        return self
+    def get_extra_info(self, name: str) -> "Line | None":
+        return self if name == "socket" else None
 
     def setsockopt(self, *option: int) -> None:
         self.options.append(option)
