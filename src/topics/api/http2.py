@@ -30,6 +30,7 @@ from topics.api.head import (
     Head,
     build_head,
 )
+from topics.api.http2_frames import FrameRefusal, Frames, HeadDecoder
 from topics.api.http2_stream import Http2Stream
 from topics.api.patience import Patience
 from topics.descriptors import peer_of
@@ -45,19 +46,12 @@ MAX_UNREAD_BYTES = 8 * 1024 * 1024
 """Answers of one connection that wait for the peer; past it new requests wait, too."""
 SKIPPED_BYTES = 1024 * 1024
 """Read and dropped of a refused body, besides twice the largest one allowed."""
-MAX_UNFRAMED_BYTES = 64 * 1024
-"""Received without any event: h2 looks at the length of a frame only when all of it is here."""
-QUIET_S = 30.0
-MAX_RESETS = 200
-"""Streams a peer may take back in 30 seconds."""
-MAX_CONTROL_FRAMES = 2000
-"""PING, SETTINGS, PRIORITY and empty DATA frames in 30 seconds."""
+MAX_PIECES_A_TURN = 8
+"""Then the other connections have their turn."""
+MAX_HELD_BYTES = 256 * 1024
+"""Received and not read yet; more stays in the kernel."""
 _CODES = h2.settings.SettingCodes
 _Errors = h2.errors.ErrorCodes
-_CONTROL = (
-    h2.events.PingReceived, h2.events.RemoteSettingsChanged, h2.events.PriorityUpdated,
-    h2.events.SettingsAcknowledged, h2.events.UnknownFrameReceived,
-)  # fmt: skip
 
 
 class Http2Connection(asyncio.Protocol):
@@ -82,10 +76,10 @@ class Http2Connection(asyncio.Protocol):
         self._since_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=self._since_s)
         self._sent_bytes = 0
-        self._counted_from_s = self._since_s
-        self._unframed_bytes = 0
-        self._resets = 0
-        self._control_frames = 0
+        self._frames = Frames(now_s=self._since_s)
+        self._yields = False
+        """The rest of the frames has its turn already scheduled."""
+        self._reading_paused = False
 
     # The transport's side.
 
@@ -99,6 +93,7 @@ class Http2Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - gone is gone
         self._transport = None
+        self._frames.clear()
         self._app.connections.discard(self)
         for stream in list(self._streams.values()):
             self._drop(stream)
@@ -106,29 +101,65 @@ class Http2Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Take nothing more: every frame may ask for an answer."""
         self._paused = True
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._regulate()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._regulate()
         self.pump()
+        if not (self._yields or self._paused or self._receiving):
+            self._advance()
 
     def data_received(self, data: bytes) -> None:
+        self._frames.add(data)
+        if self._yields:
+            self._regulate()
+        else:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Read a share of the frames that are here; the rest has its turn after the others."""
+        self._yields = False
+        if self._transport is None or self._transport.is_closing():
+            return
         self._receiving = True
         try:
-            events = self._h2.receive_data(data)
-            self._unframed_bytes = 0 if events else self._unframed_bytes + len(data)
-            for event in events:
-                self._on_event(event)
-            if self._unframed_bytes > MAX_UNFRAMED_BYTES:
-                self._go_away(_Errors.FRAME_SIZE_ERROR)
+            self._read_share()
+        except FrameRefusal as refusal:
+            self._go_away(refusal.code)
         except h2.exceptions.ProtocolError:
             self.end()  # h2 has written the GOAWAY that says why
         finally:
             self._receiving = False
         self.pump()
+        self._regulate()
+
+    def _read_share(self) -> None:
+        turns, clock = self._app.turns, self._app.clock
+        end_s = turns.begin()
+        for _ in range(MAX_PIECES_A_TURN):
+            piece = b"" if self._paused else self._frames.cut(clock.monotonic_s())
+            if not piece:
+                return
+            for event in self._h2.receive_data(piece):
+                self._on_event(event)
+            if turns.is_over(end_s):
+                break
+        self._yields = True
+        turns.wait(self._advance)
+
+    def _regulate(self) -> None:
+        """Read from the socket only while there is room for what comes, and for its answers."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        stop = self._paused or (self._yields and self._frames.size > MAX_HELD_BYTES)
+        if stop != self._reading_paused:
+            self._reading_paused = stop
+            if stop:
+                transport.pause_reading()
+            else:
+                transport.resume_reading()
 
     # What comes.
 
@@ -145,7 +176,7 @@ class Http2Connection(asyncio.Protocol):
             case h2.events.ConnectionTerminated():
                 self.end()
             case _:
-                self._count(control=isinstance(event, _CONTROL))
+                pass
 
     def _begin(self, event: h2.events.RequestReceived) -> None:
         number = event.stream_id
@@ -165,8 +196,6 @@ class Http2Connection(asyncio.Protocol):
 
     def _take_data(self, event: h2.events.DataReceived) -> None:
         stream, size = self._reading.get(event.stream_id), event.flow_controlled_length
-        if not event.data and not event.stream_ended:
-            self._count(control=1)
         if stream is None:
             self._skip(event.stream_id, size)
             return
@@ -214,21 +243,10 @@ class Http2Connection(asyncio.Protocol):
     def _on_reset(self, event: h2.events.StreamReset) -> None:
         stream = self._streams.get(event.stream_id)
         self._skipping.pop(event.stream_id, None)
-        if event.remote_reset:
-            self._count(resets=1)
+        if not event.remote_reset:  # those of the peer were counted as they came
+            self._frames.count_reset(self._app.clock.monotonic_s())
         if stream is not None:
             self._drop(stream)
-
-    def _count(self, *, resets: int = 0, control: int = 0) -> None:
-        """End a connection whose peer asks for work and never for an answer."""
-        now_s = self._app.clock.monotonic_s()
-        if now_s - self._counted_from_s > QUIET_S:
-            self._counted_from_s = now_s
-            self._resets = self._control_frames = 0
-        self._resets += resets
-        self._control_frames += control
-        if self._resets > MAX_RESETS or self._control_frames > MAX_CONTROL_FRAMES:
-            self._go_away(_Errors.ENHANCE_YOUR_CALM)
 
     # Requests.
 
@@ -318,6 +336,7 @@ class Http2Connection(asyncio.Protocol):
                 stream.is_behind = True
                 return False
             self._h2.send_data(number, bytes(pending[:size]), end_stream=last)
+            self._frames.allow_updates(1)
         except h2.exceptions.ProtocolError:
             self._drop(stream)
             return True
@@ -471,7 +490,7 @@ def _open_h2() -> h2.connection.H2Connection:
             _CODES.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
         },
     )
-    connection.decoder.max_header_list_size = MAX_WATCH_HEAD_BYTES
+    connection.decoder = HeadDecoder()
     return connection
 
 

@@ -8,8 +8,10 @@ import contextlib
 import ipaddress
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib import import_module
 from typing import Protocol, cast
 
 from topics.aio import AsyncLog
@@ -149,6 +151,8 @@ class Server:
         if is_loopback(self._config.host):
             send_without_pacing(self._listener)
         self._sweep = loop.call_later(SWEEP_S, self._sweep_once)
+        # Slow to import, and the loop would wait for it when the first connection needs it.
+        threading.Thread(target=import_module, args=("topics.api.http2",), daemon=True).start()
 
     def _welcome(self) -> asyncio.Protocol:
         app = self.app

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, post
 
+from topics.api.chunks import MAX_LINES_AT_ONCE
 from topics.api.exchange import Exchange, reply_all
 from topics.api.head import MAX_HEAD_BYTES
 from topics.api.http1 import (
@@ -303,6 +304,40 @@ def test_a_pipeline_is_bounded_and_goes_on_when_answered(app: HeldApp) -> None:
     for exchange in app.held[MAX_PIPELINED:]:
         give(exchange, b"ok")
     assert len(answers(wire.sent)) == MAX_PIPELINED + 50
+
+
+def test_a_share_of_a_pipeline_is_over_when_its_time_is(
+    app: HeldApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatch = app.dispatch
+
+    def dispatch_slowly(exchange: Exchange) -> None:
+        app.manual_clock.advance_ms(10)
+        dispatch(exchange)
+
+    monkeypatch.setattr(app, "dispatch", dispatch_slowly)
+    connection, _ = connect(app)
+    connection.data_received(HEALTH * 3)
+    for taken in range(1, 4):
+        assert len(app.held) == taken
+        app.step()
+
+
+def test_tiny_chunks_are_taken_a_share_a_turn(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    head = b"POST /v0/topics/a HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+    chunk, share = b"1\r\na\r\n", MAX_LINES_AT_ONCE * (MAX_TAKEN_A_TURN - 1)
+    count = MAX_HELD_BYTES // len(chunk) + 2 * share
+    chunks = chunk * count + b"0\r\n\r\n"
+    connection.data_received(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert not wire.is_reading(), "more than is held waits for its turn"
+    turns = 1
+    while not app.held:
+        app.step()
+        turns += 1
+    assert turns > count // (MAX_LINES_AT_ONCE * MAX_TAKEN_A_TURN)
+    assert app.held[0].body == b"a" * count
+    assert wire.is_reading()
 
 
 def test_a_half_close_behind_a_long_pipeline_loses_nothing(app: HeldApp) -> None:

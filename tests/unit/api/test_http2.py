@@ -12,6 +12,8 @@ from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HeldApp, Wire, connect
 
 from topics.api import http2 as module
+from topics.api import http2_frames as frames
+from topics.api.exchange import Exchange
 from topics.api.http2 import MAX_STREAMS, Http2Connection
 from topics.errors import RequestTimeout
 from topics.limits import MAX_CONTROL_BODY_BYTES
@@ -167,7 +169,7 @@ def test_a_head_that_is_too_long_ends_the_connection(make_app: MakeApp) -> None:
 
 def test_bytes_that_are_no_http2_end_the_connection(app: HeldApp) -> None:
     peer = Peer(app)
-    peer.connection.data_received(b"\xff" * module.MAX_UNFRAMED_BYTES)
+    peer.connection.data_received(b"\xff" * (frames.HEAD_BYTES - 1))
     assert not peer.wire.closed, "it may be the beginning of a frame"
     peer.connection.data_received(b"\xff")
     assert peer.wire.closed
@@ -429,7 +431,7 @@ def test_streams_are_bounded(app: HeldApp) -> None:
 
 def test_rapid_resets_end_the_connection(app: HeldApp) -> None:
     peer = Peer(app)
-    for _ in range(module.MAX_RESETS + 1):
+    for _ in range(frames.MAX_RESETS + 1):
         number = peer.h2.get_next_available_stream_id()
         peer.h2.send_headers(number, GET, end_stream=True)
         peer.h2.reset_stream(number)
@@ -441,7 +443,7 @@ def test_rapid_resets_end_the_connection(app: HeldApp) -> None:
 
 def test_resets_now_and_then_do_not(app: HeldApp) -> None:
     peer = Peer(app)
-    for _ in range(module.MAX_RESETS * 2):
+    for _ in range(frames.MAX_RESETS * 2):
         peer.h2.reset_stream(peer.ask(GET))
         peer.send()
         app.manual_clock.advance_ms(200)
@@ -450,12 +452,61 @@ def test_resets_now_and_then_do_not(app: HeldApp) -> None:
 
 def test_a_flood_of_pings_ends_the_connection(app: HeldApp) -> None:
     peer = Peer(app)
-    for _ in range(module.MAX_CONTROL_FRAMES + 5):
+    for _ in range(frames.MAX_CONTROL_FRAMES + 5):
         if peer.wire.closed:
             break
         peer.h2.ping(b"12345678")
         peer.send()
     assert peer.wire.closed
+
+
+def test_frames_are_read_a_share_a_turn_and_the_rest_after_the_others(
+    app: HeldApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(app)
+    read: list[int] = []
+    cut = peer.connection._frames.cut
+
+    def count_cut(now_s: float) -> bytes:
+        piece = cut(now_s)
+        read.append(len(piece))
+        return piece
+
+    monkeypatch.setattr(peer.connection._frames, "cut", count_cut)
+    update = b"\0\0\4\x08\0\0\0\0\0\0\0\0\1"
+    count = 4 * module.MAX_PIECES_A_TURN * frames.PIECE_COST
+    peer.connection.data_received(update * count)
+    assert sum(read) == len(update) * count // 4
+    assert peer.wire.is_reading()
+    peer.connection.data_received(b"\0\0\0\4\1\0\0\0\0" * (module.MAX_HELD_BYTES // 9 + 1))
+    assert sum(read) == len(update) * count // 4, "it has asked for its turn already"
+    assert not peer.wire.is_reading()
+    for turn in range(2, 5):
+        app.step()
+        assert sum(read) == turn * len(update) * count // 4
+    while not peer.wire.closed:
+        app.step()
+    peer.read()
+    assert peer.goodbye == h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+
+
+def test_a_share_is_over_when_its_time_is(app: HeldApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(app)
+    dispatch = app.dispatch
+    taken: list[Exchange] = []
+
+    def dispatch_slowly(exchange: Exchange) -> None:
+        taken.append(exchange)
+        app.manual_clock.advance_ms(10)
+        dispatch(exchange)
+
+    monkeypatch.setattr(app, "dispatch", dispatch_slowly)
+    for _ in range(12):
+        peer.h2.send_headers(peer.h2.get_next_available_stream_id(), GET, end_stream=True)
+    peer.send()
+    for turn in range(1, 4):
+        assert len(taken) == turn * frames.PIECE_COST // frames._COSTS[1]
+        app.step()
 
 
 def test_an_idle_connection_is_told_goodbye(app: HeldApp) -> None:

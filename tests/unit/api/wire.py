@@ -117,6 +117,11 @@ class HeldApp(App):
         """Run what the event loop was asked to do soon."""
         self.loop.run_until_complete(asyncio.sleep(0))
 
+    def step(self) -> None:
+        """Run one turn of the event loop."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
     def close(self) -> None:
         self.loop.close()
 
