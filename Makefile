@@ -76,9 +76,10 @@ bench-engine: setup ## how fast the engine is, as ratios in one run
 bench-pipeline: setup ## Spark over topics beside Spark over files, as ratios in one run
 	$(BIN)/python -m benchmarks.pipeline
 
-docs: setup ## build the site into ./site; a warning is an error
+docs: setup ## build the site into ./site; a warning is an error, and so is what a browser complains about
 	$(INSTALL) --requirement requirements/docs.txt
 	$(BIN)/mkdocs build --strict # not --quiet: then no warning is counted
+	$(BIN)/python -m tests.browser.site site
 
 dist: setup ## build the sdist, and from it the wheel with the compiled kernel, into ./dist; with the pinned tools of .venv
 	rm -rf src/*.egg-info $(DIST)/topics_log-*

@@ -71,7 +71,7 @@ from topics.model.queues import (
     NackRequest,
     Redriven,
 )
-from topics.model.routers import RouterState
+from topics.model.routers import RouterDefinition, RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
 from topics.storage.disk.disk import Buffer, Disk, DiskLock
@@ -486,9 +486,13 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         """Create or change a topic; tell whether it was created."""
         return await self.run(lambda: self.log.engine.create_topic(topic, changes))
 
-    async def drop_topic(self, topic: str, *, if_empty: bool) -> tuple[bool, list[str]]:
+    async def drop_topic(
+        self, topic: str, *, if_empty: bool, check_router: Callable[[str, RouterDefinition], None]
+    ) -> tuple[bool, list[str]]:
         """Delete a topic; tell whether there was one, and which routers went with it."""
-        return await self.run(lambda: self.log.engine.drop_topic(topic, if_empty=if_empty))
+        return await self.run(
+            lambda: self.log.engine.drop_topic(topic, if_empty=if_empty, check_router=check_router)
+        )
 
     async def drop(self, topic: str, *, if_empty: bool = False) -> bool:
         return await self.run(lambda: self.log.drop(topic, if_empty=if_empty))

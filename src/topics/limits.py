@@ -81,6 +81,15 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_watch_sessions: Annotated[
         int, _count("watch sessions; 0: unlimited", low=0, high=NO_CEILING)
     ] = 10_000
+    max_watch_sessions_per_key: Annotated[
+        int, _count("watch sessions of one API key; 0: unlimited", low=0, high=NO_CEILING)
+    ] = 2_500
+    max_watch_bytes: Annotated[
+        int, _size("memory that all watches take, roughly; 0: unlimited", low=0, high=NO_CEILING)
+    ] = 128 * MIB
+    max_watch_bytes_per_key: Annotated[
+        int, _size("memory that watches of one API key take; 0: unlimited", low=0, high=NO_CEILING)
+    ] = 32 * MIB
     max_sse_connections: Annotated[
         int, _count("open event streams; 0: unlimited", low=0, high=NO_CEILING)
     ] = 10_000

@@ -27,6 +27,13 @@ def append(client: httpx.Client, topic: str, *data: object, **fields: object) ->
     post(client, f"topics/{topic}", {"records": [{"data": one, **fields} for one in data]})
 
 
+def agree(tab: Page, question: str) -> None:
+    """Say yes in the dialog that asks."""
+    asked = "document.querySelector('dialog[open] p')?.textContent"
+    assert tab.wait_for(asked) == question
+    click(tab, "dialog .primary")
+
+
 def make_queue(client: httpx.Client, name: str, *, jobs: int, dead: int) -> None:
     """Make a queue that has ready jobs, one leased, and dead letters."""
     config = {"type": "queue", "max_deliveries": 1, "dead_letter": f"{name}.dead"}

@@ -2,10 +2,11 @@
 
 import httpx
 from tests.browser.chromium import Page
-from tests.browser.sights import append, click, make_queue, post, text_of
+from tests.browser.sights import agree, append, click, make_queue, post, text_of, violations
 
 from topics.testing.server_process import ServerProcess
 
+REDRIVE = "Put {} back into the queues they come from, to be worked on again?"
 FOCUSED = "document.activeElement.id || document.activeElement.textContent"
 
 
@@ -54,10 +55,58 @@ def test_dead_letters_go_back_to_their_queue(
     tab.wait_for("!!document.querySelector('[data-redrive=\"mails.dead\"]')")
     before = client.get("/v0/topics/mails").json()["queue"]["ready"]
     click(tab, '[data-redrive="mails.dead"]')
+    agree(tab, REDRIVE.format("3 dead letters of mails.dead"))
     tab.wait_for("document.querySelector('#outcome').textContent === '3 back from mails.dead.'")
     assert client.get("/v0/topics/mails").json()["queue"]["ready"] == before + 3
     assert client.get("/v0/topics/mails.dead").json()["count"] == 0
     tab.wait_for("!document.querySelector('[data-redrive=\"mails.dead\"]')")
+
+
+def test_a_redrive_asks_first_also_with_the_keyboard(
+    tab: Page, console: ServerProcess, client: httpx.Client
+) -> None:
+    make_queue(client, "asked", jobs=1, dead=2)
+    letters = "/v0/topics/asked.dead"
+    tab.open(f"{console.url}/console/queues")
+    button = "document.querySelector('[data-redrive=\"asked.dead\"]')"
+    tab.wait_for(f"!!{button}")
+    is_open = "!!document.querySelector('dialog[open]')"
+    for key in ("Escape", "Enter"):  # the focus begins where nothing happens
+        tab.evaluate(f"{button}.focus()")
+        tab.press("Enter")
+        tab.wait_for(is_open)
+        assert tab.evaluate(FOCUSED) == "Cancel"
+        tab.press(key)
+        tab.wait_for(f"!{is_open} && document.activeElement === {button}")
+    assert client.get(letters).json()["count"] == 2
+    tab.press("Enter")
+    tab.wait_for(is_open)
+    assert violations(tab) == []
+    tab.press("Tab")
+    assert tab.evaluate(FOCUSED) == "Redrive"
+    tab.press("Enter")
+    tab.wait_for("document.querySelector('#outcome').textContent === '2 back from asked.dead.'")
+    assert client.get(letters).json()["count"] == 0
+
+
+def test_a_record_is_not_sent_again_without_a_yes(
+    tab: Page, console: ServerProcess, client: httpx.Client
+) -> None:
+    append(client, "once", 1)
+    tab.open(f"{console.url}/console/topics/once")
+    tab.wait_for("!!document.querySelector('#tail .actions button')")
+    click(tab, "#tail .actions button")
+    tab.wait_for("!!document.querySelector('dialog[open]')")
+    click(tab, "dialog button")
+    tab.wait_for("!document.querySelector('dialog')")
+    assert text_of(tab, "#tail .actions") == "Send again"
+    assert client.get("/v0/topics/once").json()["head_seq"] == 1
+
+
+def test_the_name_of_the_console_leads_to_it(tab: Page, console: ServerProcess) -> None:
+    tab.open(f"{console.url}/console")
+    assert tab.evaluate("location.pathname") == "/"
+    tab.wait_for("document.querySelector('#pulse').dataset.state === 'live'")
 
 
 def test_a_redrive_that_cannot_be_says_why(
@@ -76,6 +125,7 @@ def test_a_redrive_that_cannot_be_says_why(
     tab.open(f"{console.url}/console/queues")
     tab.wait_for("!!document.querySelector('[data-redrive=\"lost.dead\"]')")
     click(tab, '[data-redrive="lost.dead"]')
+    agree(tab, REDRIVE.format("1 dead letter of lost.dead"))
     tab.wait_for("document.querySelector('#outcome').textContent.includes('nowhere')")
     assert client.get("/v0/topics/lost.dead").json()["count"] == 1
     tab.complaints.clear()  # the browser tells of the 404

@@ -5,11 +5,12 @@ import json
 import httpx
 import pytest
 from tests.browser.chromium import Page
-from tests.browser.sights import HOSTILE, append, click, text_of
+from tests.browser.sights import HOSTILE, agree, append, click, text_of
 
 from topics.testing.server_process import ServerProcess
 
-SEEN = "[...document.querySelectorAll('#tail .record')].map(item => item.dataset.seq)"
+ITEMS = "[...document.querySelectorAll('#tail .record')]"
+SEEN = f"{ITEMS}.map(item => item.dataset.seq)"
 
 
 def open_topic(tab: Page, console: ServerProcess, topic: str) -> None:
@@ -61,6 +62,7 @@ def test_numbers_keep_their_digits(tab: Page, console: ServerProcess, client: ht
     wait_for_seqs(tab, 1)
     assert "12345678901234567890" in text_of(tab, "#tail .record")
     click(tab, "#tail .actions button")
+    agree(tab, "Append what record 1 of exact holds once more, as a new record?")
     wait_for_seqs(tab, 2, 1)
     assert text_of(tab, "#tail .record:last-child .actions") == "Sent as 2"
     page = client.post("/v0/topics/exact/diff", json={"from_seq": 1}).text
@@ -74,6 +76,7 @@ def test_a_record_is_sent_again_with_all_it_has(
     open_topic(tab, console, "again")
     wait_for_seqs(tab, 1)
     click(tab, "#tail .actions button")
+    agree(tab, "Append what record 1 of again holds once more, as a new record?")
     wait_for_seqs(tab, 2, 1)
     first, second = client.post("/v0/topics/again/diff", json={"include_tags": True}).json()[
         "records"
@@ -110,6 +113,37 @@ def test_a_paused_tail_says_what_waits_and_goes_on(
     wait_for_seqs(tab, 1)
     click(tab, "#pause")
     wait_for_seqs(tab, 3, 2, 1)
+
+
+def test_a_filter_of_a_paused_tail_sifts_what_is_there(
+    tab: Page, console: ServerProcess, client: httpx.Client
+) -> None:
+    for tag in ("a:1", "b", "a:2", "b"):
+        append(client, "sifted", tag, tag=tag)
+    append(client, "sifted", "no tag")
+    open_topic(tab, console, "sifted")
+    wait_for_seqs(tab, 5, 4, 3, 2, 1)
+    click(tab, "#pause")
+    state = "document.querySelector('#tail-state').textContent"
+    visible = f"{ITEMS}.filter(item => item.checkVisibility()).map(item => item.dataset.seq)"
+    for tag, seqs, said in (
+        ("a:*", ["3", "1"], "paused, 2 of 5 shown"),
+        ("b", ["4", "2"], "paused, 2 of 5 shown"),
+        ("none", [], "paused, 0 of 5 shown"),
+        ("", ["5", "4", "3", "2", "1"], "paused"),
+        ("a:*", ["3", "1"], "paused, 2 of 5 shown"),
+    ):
+        tab.evaluate("document.querySelector('#tag').value = ''")
+        tab.evaluate("document.querySelector('#tag').focus()")
+        tab.type(tag)
+        tab.press("Enter")
+        tab.wait_for(f"{state} === {said!r}")
+        assert tab.evaluate(visible) == seqs
+    append(client, "sifted", "b", tag="b")
+    append(client, "sifted", "a", tag="a:3")
+    tab.wait_for(f"{state} === 'paused, 2 of 5 shown, 1 new'")
+    click(tab, "#pause")
+    wait_for_seqs(tab, 7, 3, 1)
 
 
 def test_a_tail_goes_on_when_the_server_is_back(
@@ -174,6 +208,8 @@ def test_a_topic_with_partitions_is_seen_whole(
     assert tab.wait_for(f"{links}.length && {links}") == ["spread-0", "spread-1"]
     assert tab.evaluate("document.querySelector('#peek-form').hidden")
     click(tab, "#tail .actions button")
+    tab.wait_for("!!document.querySelector('dialog[open]')")
+    click(tab, "dialog .primary")
     tab.wait_for("document.querySelectorAll('#tail .record').length === 3")
     tab.open(console.url)
     row = "document.querySelector('[data-key=spread]')?.textContent"

@@ -61,6 +61,37 @@ def test_records_come_back_as_they_were_written(log: AnyLog) -> None:
     assert [r.tag for r in log.diff(name, include_tags=False, limit=1).records] == [None]
 
 
+def test_a_record_that_is_printed_shows_its_data(log: AnyLog) -> None:
+    name, queue = fresh(), fresh("q")
+    log.create(queue, type="queue")
+    for topic in (name, queue):
+        log.append(topic, [{"data": {"id": 7}, "tag": "x", "meta": {"m": 2}}])
+    (record,) = log.diff(name).records
+    told = f"seq=1, ts={record.ts}, tag='x'"
+    assert str(record) == f"Record({told}, meta={{'m': 2}}, data={{'id': 7}})"
+    typed, _ = log.topic(name, Order).read()
+    assert str(typed) == f"TypedRecord({told}, meta={{'m': 2}}, data=Order(id=7))"
+    (job,) = log.claim(queue, node="w").jobs
+    assert str(job).startswith(f"Job(seq=1, ts={job.ts}, tag='x', lease_id='{job.lease_id}'")
+    assert str(job).endswith("deliveries=1, meta={'m': 2}, data={'id': 7})")
+    log.append(name, [{"data": None}])
+    assert str(log.diff(name, from_seq=1).records[0]).endswith("data=None)")
+
+
+def test_a_list_shows_class_and_type(log: AnyLog) -> None:
+    word = fresh()
+    log.create(f"{word}.a", durability="ephemeral")
+    log.create(f"{word}.b", type="queue", durability="fsync")
+    log.create(f"{word}.c", partitions=1)
+    listed = [(t.topic[-1], t.type, t.durability, t.durable) for t in log.listed(f"{word}.")]
+    assert listed == [
+        ("a", "log", "ephemeral", False),
+        ("b", "queue", "fsync", True),
+        ("c", "log", "disk", False),
+        ("0", "log", "disk", False),
+    ]
+
+
 def test_a_repeat_of_a_write_is_known(log: AnyLog) -> None:
     name = fresh()
     first = log.append(name, [{"data": 1}], idempotency_key="k")
@@ -148,7 +179,10 @@ def test_routers_are_made_looked_at_and_removed(log: AnyLog) -> None:
         (errors.TopicNotFound, lambda log: log.append("nobody", [{"data": 1}], create=False)),
         (errors.RequestError, lambda log: log.append("no/name", [{"data": 1}])),
         (errors.RequestError, lambda log: log.append(fresh(), [{"data": object()}])),
-        (errors.RequestError, lambda log: log.create(fresh(), cap_record=1)),
+        (errors.RequestError, lambda log: log.append(fresh(), [{"data": {"x": float("nan")}}])),
+        (errors.RequestError, lambda log: log.append(fresh(), {"data": 1})),
+        (errors.UnknownField, lambda log: log.create(fresh(), cap_record=1)),
+        (errors.UnknownField, lambda log: log.append(fresh(), [{"data": 1, "tags": "x"}])),
         (errors.RecordTooLarge, lambda log: log.append(fresh(), [{"data": "x" * 2**20}])),
         (errors.BatchTooLarge, lambda log: log.append(fresh(), [{"data": 1}] * 10_001)),
         (errors.RouterNotFound, lambda log: log.router_state("nobody")),

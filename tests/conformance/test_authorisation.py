@@ -19,14 +19,25 @@ from topics.testing.server_process import ServerProcess
 
 SCOPES = {
     "r": {"read"},
-    "w": {"write"},
+    "c": {"consume"},
+    "rc": {"read", "consume"},
+    "w": {"write", "consume"},
     "d": {"delete"},
     "a": {"admin"},
-    "rw": {"read", "write"},
-    "all": {"read", "write", "delete", "admin"},
+    "rw": {"read", "write", "consume"},
+    "all": {"read", "consume", "write", "delete", "admin"},
 }
 OWNER = "owner-key-000000000000"
-SPELLED = {"r": "read", "w": "w", "d": "delete", "a": "a", "rw": "rw", "all": ""}
+SPELLED = {
+    "r": "read",
+    "c": "c",
+    "rc": "read+consume",
+    "w": "w",
+    "d": "delete",
+    "a": "a",
+    "rw": "rw",
+    "all": "",
+}
 KEYS = ",".join(
     [
         OWNER,
@@ -83,11 +94,11 @@ ROUTES = [
     Route("DELETE", "uploads/none", {"admin", "write"}, None, 0),
     Route("GET", "groups/{a}", {"read"}),
     Route("DELETE", "groups/{a}", {"admin"}),
-    Route("POST", "groups/{a}/join", {"read"}, '{"member":"m","topics":["{b}"]}', 2),
-    Route("POST", "groups/{a}/heartbeat", {"read"}, '{"member":"m","generation":1}'),
-    Route("POST", "groups/{a}/leave", {"read"}, '{"member":"m"}'),
-    Route("POST", "groups/{a}/commit", {"read"}, '{"offsets":{"{b}":{"0":0}}}', 2),
-    Route("POST", "groups/{a}/poll", {"read"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/join", {"consume"}, '{"member":"m","topics":["{b}"]}', 2),
+    Route("POST", "groups/{a}/heartbeat", {"consume"}, '{"member":"m","generation":1}'),
+    Route("POST", "groups/{a}/leave", {"consume"}, '{"member":"m"}'),
+    Route("POST", "groups/{a}/commit", {"consume"}, '{"offsets":{"{b}":{"0":0}}}', 2),
+    Route("POST", "groups/{a}/poll", {"read", "consume"}, '{"member":"m","generation":1}'),
     Route("POST", "groups/{a}/seek", {"admin"}, '{"to":"latest","topics":{"{b}":null}}', 2),
     Route("POST", "backups/none", {"admin"}, "{}", 0, is_narrow=False),
     Route("GET", "topics", {"read"}, None, 0),
@@ -105,7 +116,7 @@ OPEN = {
         "probes have no key, unless `probe_auth` asks for one: test_auth",
     ),
     **dict.fromkeys(
-        ("GET /openapi.json", "GET /docs", "GET /console/static/:file"),
+        ("GET /openapi.json", "GET /docs", "GET /console", "GET /console/static/:file"),
         "the same for everybody, and says nothing of what is stored",
     ),
     **dict.fromkeys(
@@ -365,6 +376,51 @@ def test_a_router_between_foreign_topics_is_not_taken_over(server: ServerProcess
         mine = {"source": "in.src", "dest": "in.dst"}
         refused(client.put("/v0/routers/in.bridge", json=mine), 403, "forbidden")
         assert ok(owner.get("/v0/routers/in.bridge"))["source"] == "out.src"
+
+
+def test_a_name_beyond_the_prefix_is_not_shown_in_a_config(server: ServerProcess) -> None:
+    queue = {"type": "queue", "max_deliveries": 1}
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        ok(owner.put("/v0/topics/in.jobs", json=queue), 201)
+        for dead_letter, shown in (("out.hidden", None), ("in.dead", "in.dead")):
+            config = {**queue, "dead_letter": dead_letter}
+            made = ok(owner.put("/v0/topics/in.jobs", json=config))
+            assert made["config"]["dead_letter"] == dead_letter
+            assert ok(client.get("/v0/topics/in.jobs"))["config"]["dead_letter"] == shown
+            changed = ok(client.put("/v0/topics/in.jobs", json={"lease_ms": 1000}))
+            assert changed["config"]["dead_letter"] == shown
+            page = client.get("/console/topics/in.jobs")
+            assert ("out.hidden" in page.text, page.status_code) == (False, 200)
+            config = ok(owner.get("/v0/topics/in.jobs"))["config"]
+            assert (config["dead_letter"], config["lease_ms"]) == (dead_letter, 1000)
+
+
+@pytest.mark.parametrize(
+    ("router", "source", "dest"),
+    [
+        ("in.r", "in.doomed", "out.copy"),
+        ("in.r", "out.copy", "in.doomed"),
+        ("out.r", "in.doomed", "in2.copy"),
+    ],
+)
+def test_a_topic_does_not_go_with_a_router_that_the_key_may_not_delete(
+    server: ServerProcess, router: str, source: str, dest: str
+) -> None:
+    with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:
+        for name in (source, dest):
+            owner.put(f"/v0/topics/{name}", json={})
+        ok(owner.put(f"/v0/routers/{router}", json={"source": source, "dest": dest}), 201)
+        reply = client.delete("/v0/topics/in.doomed")
+        refused(reply, 403, "forbidden")
+        assert "routers that this key may not delete" in reply.text
+        assert "out." not in reply.text
+        ok(owner.get("/v0/topics/in.doomed"))
+        ok(owner.delete(f"/v0/routers/{router}"))
+        ok(owner.put("/v0/routers/in.own", json={"source": "in.doomed", "dest": "in.own"}), 201)
+        gone = ok(client.delete("/v0/topics/in.doomed"))
+        assert (gone["deleted"], gone["routers_removed"]) == (True, ["in.own"])
+        for name in ("out.copy", "in2.copy", "in.own"):
+            owner.delete(f"/v0/topics/{name}")
 
 
 OPERATIONS: list[tuple[Reply, set[str]]] = [

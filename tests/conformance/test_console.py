@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tests.conformance.api import TRANSPORTS, ok, open_client, refused
+from tests.conformance.api import TRANSPORTS, fresh, ok, open_client, refused
 
 from topics.testing.server_process import ServerProcess
 
@@ -80,9 +80,11 @@ def test_a_cookie_is_for_the_server_alone(browser: httpx.Client) -> None:
     name_and_id, *flags = reply.headers["set-cookie"].split("; ")
     assert re.fullmatch(r"topics_session=[A-Za-z0-9_-]{43}", name_and_id)
     assert set(flags) == {"Path=/", "Max-Age=43200", "HttpOnly", "SameSite=Strict"}
-    https = {"X-Forwarded-Proto": "https"}
-    reply = browser.post("/console/login", data={"key": OWNER}, headers=https)
-    assert "Secure" in reply.headers["set-cookie"].split("; ")
+    origin = browser.headers["Origin"]
+    # One of a proxy that says it, one of a browser behind a proxy that says nothing.
+    for https in ({"X-Forwarded-Proto": "https"}, {"Origin": origin.replace("http", "https")}):
+        reply = browser.post("/console/login", data={"key": OWNER}, headers=https)
+        assert "Secure" in reply.headers["set-cookie"].split("; ")
 
 
 @pytest.mark.parametrize("key", ["", "wrong", OWNER + "x", OWNER[:-1]])
@@ -152,6 +154,20 @@ def test_sending_again_needs_what_reading_and_writing_need(browser: httpx.Client
         404,
         "topic_not_found",
     )
+
+
+def test_what_is_sent_again_may_hold_half_a_surrogate_pair(browser: httpx.Client) -> None:
+    owner = {"Authorization": f"Bearer {OWNER}", "Content-Type": "application/json"}
+    topic = fresh()
+    sent = rb'{"records":[{"data":"\ud800","meta":{"m":"\udc00"},"tag":"t","node":"n"}]}'
+    ok(browser.post(f"/v0/topics/{topic}", content=sent, headers=owner), 201)
+    ok(browser.post(f"/console/resend/{topic}", json={"seq": 1}, headers=owner))
+    again = browser.post(f"/v0/topics/{topic}/diff", json={"include_tags": True}, headers=owner)
+    records = again.text.split('"$seq":')[1:]
+    for record in records:
+        for part in (r'"data":"\ud800"', r'"meta":{"m":"\udc00"}', '"$tag":"t"', '"$node":"n"'):
+            assert part in record
+    assert len(records) == 2
 
 
 @pytest.mark.parametrize(

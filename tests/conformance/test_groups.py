@@ -10,7 +10,7 @@ from tests.conformance.api import Api, Reply, fresh, ok, open_client, refused
 
 from topics.testing.server_process import ServerProcess
 
-KEYS = "all,only-a:r:a-|ga,reader:r"
+KEYS = "all,only-a:rc:a-|ga,reader:r,taker:rc"
 LONG_MS = 9_000
 
 
@@ -428,6 +428,31 @@ def test_a_key_needs_the_scope_and_every_name(api: Api, server: ServerProcess) -
         refused(limited.post("groups/ga/leave", {"member": "m"}), 403, "forbidden")
         assert ok(limited.get("groups"))["groups"] == []
         refused(Api(nobody).get("groups/ga"), 401, "unauthorized")
+
+
+def test_who_may_only_read_looks_and_takes_no_part(api: Api, server: ServerProcess) -> None:
+    """A dashboard's key must not take a worker's group apart."""
+    group, topic = fresh("g"), fresh()
+    api.append(topic, 1)
+    joined = join(api, group, "worker", topic)
+    generation = {"member": "worker", "generation": joined["generation"]}
+    words = {
+        "join": {"member": "x", "topics": [topic]},
+        "heartbeat": generation,
+        "poll": generation,
+        "commit": {"offsets": {topic: {"0": 1}}, **generation},
+        "leave": {"member": "worker"},
+    }
+    with open_client(server.url, key="reader") as client:
+        for word, body in words.items():
+            refused(Api(client).post(f"groups/{group}/{word}", body), 403, "forbidden")
+        state = ok(Api(client).get(f"groups/{group}"))
+    assert [member["member"] for member in state["members"]] == ["worker"]
+    assert state["partitions"][0]["committed"] is None
+    with open_client(server.url, key="taker") as client:
+        for word, body in words.items():
+            if word != "join":
+                ok(Api(client).post(f"groups/{group}/{word}", body))
 
 
 @pytest.mark.parametrize("path", ["join", "heartbeat", "leave", "commit", "poll", "seek"])

@@ -10,7 +10,7 @@ from topics.testing.server_process import ServerProcess
 
 PORT = free_port()
 SETTINGS = {"TOPICS_BROKER_PORT": str(PORT), "TOPICS_HEAD_TIMEOUT_MS": "300"}
-KEYS = "root-key,reader-key:r,writer-key:w,shop-key:rw:shop.|g.,odd|key:rw"
+KEYS = "root-key,reader-key:r,taker-key:c,writer-key:w,shop-key:rw:shop.|g.,odd|key:rw"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,20 +51,21 @@ def is_forbidden(reply: str) -> bool:
 
 @pytest.mark.parametrize("command", LINES)
 @pytest.mark.parametrize(
-    ("key", "reads", "writes", "sees_other"),
+    ("key", "scopes", "sees_other"),
     [
-        ("root-key", True, True, True),
-        ("reader-key", True, False, True),
-        ("writer-key", False, True, True),
-        ("shop-key", True, True, False),
-        ("odd|key", True, True, True),
+        ("root-key", "rcw", True),
+        ("reader-key", "r", True),
+        ("taker-key", "c", True),
+        ("writer-key", "cw", True),
+        ("shop-key", "rcw", False),
+        ("odd|key", "rcw", True),
     ],
 )
 def test_scopes_and_prefixes_hold_for_every_command(
-    client: LineClient, command: str, key: str, *, reads: bool, writes: bool, sees_other: bool
+    client: LineClient, command: str, key: str, scopes: str, *, sees_other: bool
 ) -> None:
     assert client.ask(f"V1|0|AUTH|{key}") == "V1|0|OK"
-    allowed = writes if command == "PRODUCE" else reads
+    allowed = {"PRODUCE": "w", "CONSUME": "r", "OFFSET": "r"}.get(command, "c") in scopes
     assert is_forbidden(client.ask(line_of(command, "shop.orders"))) is not allowed
     # A group of its own: one that has to do with both topics is closed to a key of one prefix.
     reply = client.ask(line_of(command, "other", group="g.2"))

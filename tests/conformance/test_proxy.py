@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +98,12 @@ def write_config(directory: Path, *, upstream: int, port: int) -> Path:
 
 @pytest.fixture(scope="module")
 def proxy(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    directory = tmp_path_factory.mktemp("nginx")
+    with running_proxy(tmp_path_factory.mktemp("nginx"), server) as running:
+        yield running
+
+
+@contextmanager
+def running_proxy(directory: Path, server: ServerProcess) -> Iterator[Proxy]:
     make_certificate(directory)
     port = free_port()
     config = write_config(directory, upstream=server.port, port=port)
@@ -128,6 +134,21 @@ def wait_until_listening(process: "subprocess.Popen[bytes]", port: int) -> None:
 def client(request: pytest.FixtureRequest, proxy: Proxy) -> Iterator[httpx.Client]:
     with proxy.client(http2=request.param) as opened:
         yield opened
+
+
+def test_the_cookie_of_the_console_is_never_sent_in_the_clear(tmp_path: Path) -> None:
+    """Whatever the browser says of itself: the proxy says that it is TLS."""
+    data_dir = str(tmp_path / "data")
+    with (
+        ServerProcess(data_dir, settings=SETTINGS, keys="owner") as server,
+        running_proxy(tmp_path, server) as proxy,
+        proxy.client() as browser,
+    ):
+        for scheme in ("https", "http"):
+            origin = {"Origin": f"{scheme}://{NAME}:{proxy.port}"}
+            reply = browser.post("/console/login", data={"key": "owner"}, headers=origin)
+            assert reply.status_code == 303
+            assert "Secure" in reply.headers["set-cookie"].split("; ")
 
 
 def test_appends_and_reads_pass(client: httpx.Client) -> None:

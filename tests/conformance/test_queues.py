@@ -187,7 +187,8 @@ def test_a_worker_has_a_name_like_any_node(api: Api) -> None:
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_more_than_a_thousand_seqs_are_too_many(api: Api, verb: str) -> None:
     topic = new_queue(api, 1)
-    body = {"node": "w", "seqs": list(range(1, 1002)), "lease_ms": 1000}
+    body: Reply = {"node": "w", "seqs": list(range(1, 1002))}
+    body |= {"lease_ms": 1000} if verb == "extend" else {}
     refused(api.post(f"topics/{topic}/{verb}", body), 400, "batch_too_large")
 
 
@@ -195,7 +196,8 @@ def test_more_than_a_thousand_seqs_are_too_many(api: Api, verb: str) -> None:
 def test_only_a_queue_has_jobs(api: Api, verb: str) -> None:
     log = fresh()
     api.create(log)
-    body = {"node": "w", "seqs": [1], "lease_ms": 1000}
+    body: Reply = {"node": "w"} if verb == "claim" else {"node": "w", "seqs": [1]}
+    body |= {"lease_ms": 1000} if verb == "extend" else {}
     refused(api.post(f"topics/{log}/{verb}", body), 409, "not_a_queue")
     refused(api.post(f"topics/{fresh()}/{verb}", body), 404, "topic_not_found")
 

@@ -217,12 +217,6 @@ def test_a_bad_boolean_in_the_query_is_refused(api: Api, value: str) -> None:
     refused(api.get(f"topics/{topic}", touch=value), 400, "invalid_request")
 
 
-def test_unknown_query_parameters_are_ignored(api: Api) -> None:
-    topic = fresh()
-    api.create(topic)
-    ok(api.get(f"topics/{topic}", colour="red"))
-
-
 def test_a_reply_may_not_be_stored_or_sniffed(api: Api) -> None:
     response = api.client.get("/v0/health")
     assert "content-length" in response.headers or response.http_version == "HTTP/2"

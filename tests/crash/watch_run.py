@@ -231,8 +231,8 @@ class WatchRun:
             done(self._read(topic, request))
         while self._met:
             topic = self._met.popleft()
-            for stream in self.streams.values():
-                stream.watcher.meet(topic)
+            for watcher in self._app.live.feed.newcomers.of(topic):
+                watcher.meet(topic)
         due, self._due = self._due, {}
         with self._app.live.feed.turn():
             self.delivery.drain()

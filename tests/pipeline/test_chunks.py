@@ -148,6 +148,8 @@ def test_a_value_that_json_cannot_say_spoils_its_own_row_alone() -> None:
     for column in (
         pa.StructArray.from_arrays([days], names=["day"]),
         pa.array([[], [({"x": 1}, 1)], None], keys),
+        pa.array([{"x": 0.5}, {"x": float("nan")}, None], pa.struct([("x", pa.float64())])),
+        pa.array([[0.5], [float("-inf")], None], pa.list_(pa.float32())),
     ):
         first, second, _ = encoded(data=column)
         assert first.record is not None

@@ -24,12 +24,12 @@ from topics.api.live import Live
 from topics.api.log import RequestLog
 from topics.api.origin import OriginRule
 from topics.api.parking import Parking
+from topics.api.query import check_query
 from topics.api.regulars import Regulars
 from topics.api.request_metrics import RequestMetrics
 from topics.api.routes import UNREAD, Route, find_route
 from topics.api.sampling import Sampling
 from topics.api.sessions import Sessions
-from topics.api.shares import Shares
 from topics.api.sse import accepts_events
 from topics.api.tickets import Tickets
 from topics.api.turns import Turns
@@ -80,7 +80,6 @@ class App:
         self.tickets = Tickets(clock)
         self.sessions = Sessions(clock)
         self.request_log = request_log
-        self.shares = Shares(loop, clock, on_bug=request_log.stream_bug)
         self.metrics = RequestMetrics()
         self.parking = Parking(self)
         self.started_s = clock.monotonic_s()
@@ -212,6 +211,7 @@ class App:
             head.caller = self._identify(head)
             head.caller.check_scopes(head.route.scopes)
             _check_name(head)
+            check_query(head)
             _check_media_type(head)
             head.body_max = head.route.body_max(self.config)
             _check_body(head)

@@ -8,10 +8,13 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from topics.errors import ConfigError, Forbidden, Unauthorized
+import msgspec
 
-ALL_SCOPES = frozenset({"read", "write", "delete", "admin"})
-_LETTERS = {"r": "read", "w": "write", "d": "delete", "a": "admin"}
+from topics.errors import ConfigError, Forbidden, Unauthorized
+from topics.model.topic_config import TopicConfig
+
+ALL_SCOPES = frozenset({"read", "consume", "write", "delete", "admin"})
+_LETTERS = {"r": "read", "c": "consume", "w": "write", "d": "delete", "a": "admin"}
 _BEARER = "bearer "
 
 
@@ -56,6 +59,12 @@ class Caller:
         dead_letter = config.get("dead_letter")
         if isinstance(dead_letter, str):
             self.check_name(dead_letter)
+
+    def shown_config(self, config: TopicConfig) -> TopicConfig:
+        """Return what may be seen of a topic's config: no name beyond the prefixes."""
+        if config.dead_letter is None or self.sees(config.dead_letter):
+            return config
+        return msgspec.structs.replace(config, dead_letter=None)
 
 
 class Keyring:
@@ -134,9 +143,9 @@ def _parse_scopes(text: str, number: int) -> frozenset[str]:
         else:
             raise ConfigError(
                 f"TOPICS_API_KEYS: entry {number} has a scope that is none of "
-                "read write delete admin (r w d a), joined by +"
+                "read consume write delete admin (r c w d a), joined by +"
             )
-    return frozenset(found)
+    return frozenset(found | {"consume"} if "write" in found else found)
 
 
 def _digest(key: str) -> bytes:

@@ -7,9 +7,12 @@ import msgspec
 from topics.api.exchange import Exchange
 from topics.errors import Forbidden, RouteNotFound
 from topics.limits import check_topic_name
+from topics.model.empty import EmptyBody
 
 if TYPE_CHECKING:
     from topics.api.app import App
+
+_DECODE = msgspec.json.Decoder(EmptyBody).decode
 
 
 async def make(app: "App", exchange: Exchange) -> None:
@@ -20,6 +23,8 @@ async def make(app: "App", exchange: Exchange) -> None:
     if not folder:
         raise RouteNotFound("there are no backups over HTTP: set TOPICS_BACKUP_DIR")
     check_topic_name(exchange.name)
+    if exchange.body:
+        exchange.decode(_DECODE)
     done = await app.ready_log.backup(f"{folder}/{exchange.name}")
     reply = {"backup": exchange.name, **msgspec.structs.asdict(done)}
     exchange.reply_json(reply, status=201)

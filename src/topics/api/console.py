@@ -21,6 +21,7 @@ from topics.engine.request import build_write
 from topics.errors import RequestError, RouteNotFound, TopicsError
 from topics.limits import check_topic_name
 from topics.model.diff import Record, Seq
+from topics.model.json_text import decode_text
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 READ = frozenset({"read"})
 
 
-class ResendRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ResendRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record shall be appended once more, byte for byte."""
 
     seq: Seq
@@ -44,6 +45,12 @@ def show_overview(app: "App", exchange: Exchange) -> None:
     _show(app, exchange, lambda viewer: render_page("overview", viewer))
 
 
+def show_the_way(app: "App", exchange: Exchange) -> None:
+    """Send who typed the name of the console to its first page."""
+    del app
+    redirect(exchange, "/")
+
+
 def show_page(app: "App", exchange: Exchange) -> None:
     word = exchange.route.path.rpartition("/")[2]
     assert word in PAGES
@@ -54,7 +61,9 @@ def show_topic(app: "App", exchange: Exchange) -> None:
     def render(viewer: Viewer) -> str:
         exchange.caller.check_name(check_topic_name(exchange.name))
         topic = app.engine.find_partitioned(exchange.name) or app.engine.topic(exchange.name)
-        return render_topic(topic.name, topic.config.as_dict(), viewer)
+        return render_topic(
+            topic.name, exchange.caller.shown_config(topic.config).as_dict(), viewer
+        )
 
     _show(app, exchange, render)
 
@@ -186,7 +195,7 @@ async def resend(app: "App", exchange: Exchange) -> None:
     found = await log.run(lambda: read_records(topic, [seq], verify=verify))
     if seq not in found:
         raise RequestError(f"there is no record {seq} in this topic any more")
-    record = msgspec.json.decode(found[seq], type=Record)
+    record = decode_text(found[seq], Record)
     # Of this very topic: a dead letter may say again which queue it comes from.
     write = build_write([_fields_of(record)], app.config, dead_letters=True)
     appended = await log.run(lambda: engine.append(topic, write))

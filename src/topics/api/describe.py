@@ -4,7 +4,7 @@ One entry a route, by its label; the models are those that decode the requests.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -22,6 +22,7 @@ from topics.model.backups import BackupReply
 from topics.model.compact import CompactBody, CompactReply
 from topics.model.delete import DeleteBody, DeleteReply
 from topics.model.diff import DiffBody, DiffReply
+from topics.model.empty import EmptyBody
 from topics.model.frames import MEDIA_TYPE as FRAMES
 from topics.model.groups import (
     CommitReply,
@@ -320,13 +321,13 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "POST /v0/tickets": Description(
         summary="Get a word that opens one stream, once",
-        takes=dict[str, Any],
+        takes=EmptyBody,
         gives=TicketReply,
         statuses=(201,),
     ),
     "POST /v0/backups/:backup": Description(
         summary="Copy everything, as it is at one moment, into the folder of backups",
-        takes=dict[str, Any],
+        takes=EmptyBody,
         gives=BackupReply,
         statuses=(201,),
         refusals=(404, 409),

@@ -15,8 +15,9 @@ from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
 from topics.engine.watch.convoy import Way
-from topics.errors import RequestError, TopicsError
+from topics.errors import RequestError, TopicsError, UnknownField
 from topics.kernel import send_each
+from topics.model.explain import decode_kind, explain
 from topics.model.whole_numbers import with_whole_numbers
 from topics.storage.disk.disk import Buffer
 
@@ -165,12 +166,13 @@ class Exchange:
 
         Every value becomes an object for that, which takes time: a long body has to be right.
         """
-        if len(self.body) > WHOLE_MAX_BYTES:
-            raise RequestError(str(first)) from None
+        explained = explain(first, decode_kind(decoder))
+        if isinstance(explained, UnknownField) or len(self.body) > WHOLE_MAX_BYTES:
+            raise explained from None
         try:
             return decoder(msgspec.json.encode(with_whole_numbers(msgspec.json.decode(self.body))))
         except msgspec.ValidationError as error:
-            raise RequestError(str(error)) from None
+            raise explain(error, decode_kind(decoder)) from None
         except (msgspec.DecodeError, OverflowError, RecursionError) as error:
             raise RequestError(f"the body cannot be used: {error}") from None
 

@@ -6,6 +6,7 @@ over the streams, and the alarms. Keeps: what is served in one turn of the loop 
 
 import asyncio
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from topics.aio import AsyncLog
@@ -15,6 +16,7 @@ from topics.engine.delivery.scheduler import Delivery
 from topics.engine.diff import DiffRequest
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import ColdDone, Feed
+from topics.engine.watch.patterns import Waiting
 from topics.engine.watch.watcher import Watcher
 from topics.errors import TopicsError
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 SWEEP_S = 0.05
 SWEEP_PARTS = 5
 """A pass over all streams is cut into so many, to keep no delivery waiting for all of it."""
+MEETINGS_A_TURN = 256
+"""Watchers told of a new topic: one pattern may have thousands of them."""
 RETRY_AFTER_MS = 2_000
 """When a reader that was sent away may come back."""
 LINGER_S = 5.0
@@ -38,9 +42,6 @@ class OpenStream(Protocol):
 
     def stop(self) -> None:
         """Say that the server stops, and end, perhaps after what is under way; twice: at once."""
-
-    def meet(self, topic: Topic) -> None:
-        """Hear of a new topic."""
 
 
 class Live:
@@ -62,6 +63,10 @@ class Live:
             on_bug=app.request_log.stream_bug,
         )
         self.feed = Feed(engine, self.delivery, counters=app.metrics, read_cold=self._read_cold)
+        self._met: deque[Topic] = deque()
+        """New topics of which the watchers hear in turns to come."""
+        self._meeting: list[Waiting] = []
+        """Those who are still to hear of the first one."""
         self._due: dict[Watcher, None] = {}
         self._due_scheduled = False
         self._late: asyncio.TimerHandle | None = None
@@ -98,12 +103,19 @@ class Live:
     def _pump_due(self) -> None:
         self._due_scheduled = False
         due, self._due = self._due, {}
+        row = iter(due)
         with self.feed.turn():
-            for watcher in due:
+            for watcher in row:
                 try:
                     watcher.pump()
                 except Exception as bug:  # noqa: BLE001 - the border: one bug stops one watcher
                     self.app.request_log.stream_bug(bug)
+                if self.feed.is_late:
+                    break
+        left = dict.fromkeys(row)
+        if left:  # before those who became due meanwhile
+            self._due = left | self._due
+            self.schedule(next(iter(left)))
 
     # Deliveries.
 
@@ -126,8 +138,28 @@ class Live:
         self._loop.call_soon_threadsafe(self._meet, topic)
 
     def _meet(self, topic: Topic) -> None:
-        for stream in list(self.streams):
-            stream.meet(topic)
+        self._met.append(topic)
+        if len(self._met) == 1:
+            self._meeting = self.feed.newcomers.of(topic)
+            self._meet_some()
+
+    def _meet_some(self) -> None:
+        """Have the next of those who wait for a topic meet it."""
+        for _ in range(MEETINGS_A_TURN):
+            if self._meeting:
+                self._introduce(self._meeting.pop(), self._met[0])
+                continue
+            self._met.popleft()
+            if not self._met:
+                return
+            self._meeting = self.feed.newcomers.of(self._met[0])
+        self.app.turns.wait(self._meet_some)
+
+    def _introduce(self, watcher: Waiting, topic: Topic) -> None:
+        try:
+            watcher.meet(topic)
+        except Exception as bug:  # noqa: BLE001 - the border: the others meet it all the same
+            self.app.request_log.stream_bug(bug)
 
     def _read_cold(self, topic: Topic, request: DiffRequest, done: ColdDone) -> None:
         async def read() -> None:

@@ -74,9 +74,12 @@ def safe_goal(path: str) -> str:
 
 
 def _cookie(exchange: Exchange, value: str, *, max_age_s: int) -> bytes:
-    # Behind a proxy that ends TLS the browser need never send it in the clear.
-    forwarded = exchange.head.headers.get("x-forwarded-proto", "").lower()
-    secure = "; Secure" if forwarded == "https" else ""
+    # Behind a proxy that ends TLS the browser must never send it in the clear. It says itself what
+    # it speaks, whether or not the proxy does.
+    headers = exchange.head.headers
+    is_secure = headers.get("origin", "").lower().startswith("https://")
+    is_secure |= headers.get("x-forwarded-proto", "").lower().startswith("https")
+    secure = "; Secure" if is_secure else ""
     return (
         f"Set-Cookie: {COOKIE}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; "
         f"SameSite=Strict{secure}\r\n"

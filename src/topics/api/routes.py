@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from topics.api.app import App
 
 Handler = Callable[["App", Exchange], Coroutine[Any, Any, None] | None]
-READ, WRITE, DELETE, ADMIN = (frozenset({s}) for s in ("read", "write", "delete", "admin"))
+READ, CONSUME, WRITE, DELETE, ADMIN = (
+    frozenset({scope}) for scope in ("read", "consume", "write", "delete", "admin")
+)
 
 
 LISTED_BYTES = 512
@@ -136,11 +138,11 @@ ROUTES = (
     Route("GET", "/v0/groups", groups.list_groups, READ),
     Route("GET", "/v0/groups/:group", groups.get_group, READ),
     Route("DELETE", "/v0/groups/:group", groups.delete_group, ADMIN),
-    Route("POST", "/v0/groups/:group/join", groups.join, READ, "list"),
-    Route("POST", "/v0/groups/:group/heartbeat", groups.heartbeat, READ, "list"),
-    Route("POST", "/v0/groups/:group/leave", groups.leave, READ),
-    Route("POST", "/v0/groups/:group/commit", groups.commit, READ, "list"),
-    Route("POST", "/v0/groups/:group/poll", groups.poll, READ, "waits", "list"),
+    Route("POST", "/v0/groups/:group/join", groups.join, CONSUME, "list"),
+    Route("POST", "/v0/groups/:group/heartbeat", groups.heartbeat, CONSUME, "list"),
+    Route("POST", "/v0/groups/:group/leave", groups.leave, CONSUME),
+    Route("POST", "/v0/groups/:group/commit", groups.commit, CONSUME, "list"),
+    Route("POST", "/v0/groups/:group/poll", groups.poll, READ | CONSUME, "waits", "list"),
     Route("POST", "/v0/groups/:group/seek", groups.seek, ADMIN, "list"),
     Route("POST", "/v0/watch", watch.create, READ, "list"),
     Route("GET", "/v0/watch/:wid", watch.stream, READ, "stream"),
@@ -158,6 +160,7 @@ ROUTES = (
 
 PAGES = (
     Route("GET", "/", console.show_overview, frozenset(), "page"),
+    Route("GET", "/console", console.show_the_way, frozenset(), "open"),
     Route("GET", "/console/topics/:topic", console.show_topic, frozenset(), "page"),
     *(
         Route("GET", f"/console/{page}", console.show_page, frozenset(), "page")

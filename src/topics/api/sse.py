@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from topics.api.exchange import Exchange
 from topics.api.live import LINGER_S, RETRY_AFTER_MS
 from topics.api.patience import Patience
-from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import RETRY, Sse, Trouble, heartbeat
 from topics.errors import LimitReached, NotAcceptable
 
@@ -50,7 +49,6 @@ class EventStream:
         heartbeat_ms: int,
         on_end: Callable[["EventStream"], None],
         on_room: Callable[[], None],
-        on_topic: Callable[[Topic], None],
     ) -> None:
         check_room(app, exchange)
         self._app = app
@@ -58,7 +56,6 @@ class EventStream:
         self._heartbeat_s = heartbeat_ms / 1000
         self._on_end = on_end
         self._on_room = on_room
-        self.meet = on_topic
         now_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
         self._seen_bytes = 0

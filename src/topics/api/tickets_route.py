@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topics.api.exchange import Exchange
-from topics.model.tickets import TicketRequest
+from topics.model.empty import EmptyBody
 
 if TYPE_CHECKING:
     from topics.api.app import App
 
 
-_DECODE = msgspec.json.Decoder(TicketRequest).decode
+_DECODE = msgspec.json.Decoder(EmptyBody).decode
 
 
 def give(app: "App", exchange: Exchange) -> None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.engine.listing import list_topic
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
-from topics.errors import RequestError
+from topics.errors import Forbidden, RequestError
+from topics.model.routers import RouterDefinition
 from topics.model.topics import TopicState
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ async def put_topic(app: "App", exchange: Exchange) -> None:
     parent = app.engine.find_partitioned(exchange.name)
     if parent is not None:
         reply["partitions"] = len(parent.partitions)
-    reply["config"] = (parent or app.engine.topic(exchange.name)).config
+    config = (parent or app.engine.topic(exchange.name)).config
+    reply["config"] = exchange.caller.shown_config(config)
     exchange.reply_json(reply, status=201 if created else 200)
 
 
@@ -38,21 +41,32 @@ def get_topic(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | Non
     topics = app.engine.partitions_of(exchange.name)
     if any(map(app.engine.must_forward, topics)):
         return _get_aside(app, exchange, touch=touch)
-    exchange.reply_json(_shown(app, app.engine.topic_state(exchange.name, touch=touch)))
+    state = app.engine.topic_state(exchange.name, touch=touch)
+    exchange.reply_json(_shown(app, exchange.caller, state))
     return None
 
 
 async def _get_aside(app: "App", exchange: Exchange, *, touch: bool) -> None:
     engine, name = app.engine, exchange.name
     state = await app.ready_log.run(lambda: engine.topic_state(name, touch=touch))
-    exchange.reply_json(_shown(app, state))
+    exchange.reply_json(_shown(app, exchange.caller, state))
 
 
 async def delete_topic(app: "App", exchange: Exchange) -> None:
     if_empty = exchange.flag("if_empty", default=False)
-    deleted, routers = await app.ready_log.drop_topic(exchange.name, if_empty=if_empty)
-    seen = [router for router in routers if exchange.caller.sees(router)]
-    exchange.reply_json({"topic": exchange.name, "deleted": deleted, "routers_removed": seen})
+    sees = exchange.caller.sees
+
+    def check_router(router: str, definition: RouterDefinition) -> None:
+        if not all(map(sees, (router, definition.source, definition.dest))):
+            raise Forbidden(
+                f"topic {exchange.name!r} has routers that this key may not delete, and they would "
+                "go with it: ask someone whose prefixes cover them and both of their topics"
+            )
+
+    deleted, routers = await app.ready_log.drop_topic(
+        exchange.name, if_empty=if_empty, check_router=check_router
+    )
+    exchange.reply_json({"topic": exchange.name, "deleted": deleted, "routers_removed": routers})
 
 
 def list_topics(app: "App", exchange: Exchange) -> None:
@@ -99,8 +113,9 @@ def decode_cursor(cursor: str) -> str:
     return text[6:]
 
 
-def _shown(app: "App", state: TopicState) -> dict[str, object]:
+def _shown(app: "App", caller: Caller, state: TopicState) -> dict[str, object]:
     shown = msgspec.structs.asdict(state)
+    shown["config"] = caller.shown_config(state.config)
     if state.queue is None:
         del shown["queue"]
     if state.partitions is None:

@@ -9,15 +9,17 @@ from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.api.saved_watches import SavedWatch
 from topics.api.sse import SSE, check_accepts
+from topics.api.watch_room import WatchShare
 from topics.engine.diff import DiffRequest
 from topics.engine.seek import seq_at
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.feed import Options
 from topics.engine.watch.frames import Format
+from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import Place
-from topics.engine.watch.watcher import Watcher
-from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound
+from topics.engine.watch.watcher import UNBOUNDED, Share, Watcher
+from topics.errors import Forbidden, LimitReached, RequestError, TopicNotFound, TopicsError
 from topics.limits import DEFAULT_LIMIT, MAX_BATCH_BYTES, check_topic_name
 from topics.model.diff import parse_match
 from topics.model.watch import (
@@ -39,11 +41,17 @@ MAX_FILTER_BYTES = 64 * 1024
 def create(app: "App", exchange: Exchange) -> None:
     body = exchange.decode(_DECODE)
     lenient = exchange.flag("lenient", default=False)
-    app.watches.check_room()
-    watcher = build_watcher(
-        app, exchange.caller, body.topics, body, lenient=lenient, frame_format=SSE
-    )
-    session = app.watches.add(exchange.caller, watcher, body)
+    caller = exchange.caller
+    app.watches.check_room(caller)
+    share = WatchShare(app.watches.room, caller)
+    try:
+        watcher = build_watcher(
+            app, caller, body.topics, body, lenient=lenient, frame_format=SSE, share=share
+        )
+        session = app.watches.add(caller, watcher, body, share=share)
+    except TopicsError:
+        share.end()
+        raise
     exchange.reply_json(
         {
             "wid": session.wid,
@@ -68,6 +76,7 @@ def build_watcher(
     *,
     lenient: bool,
     frame_format: Format,
+    share: Share = UNBOUNDED,
 ) -> Watcher:
     """Make a watcher that stands where it should start; every name is checked against the key."""
     limit = app.config.max_watch_topics
@@ -78,7 +87,7 @@ def build_watcher(
     if len(msgspec.json.encode((options.node, options.match))) > MAX_FILTER_BYTES:
         raise RequestError(f"node and match of a watch may have {MAX_FILTER_BYTES} bytes together")
     patterns = {name: start for name, start in starts.items() if name.endswith(WILDCARD)}
-    watcher = _new_watcher(app, starts, options, frame_format=frame_format)
+    watcher = _new_watcher(app, starts, options, frame_format=frame_format, share=share)
     _add_patterns(app, watcher, patterns)
     for name, start in starts.items():
         if name not in patterns:
@@ -88,11 +97,13 @@ def build_watcher(
     return watcher
 
 
-def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWatch) -> Watcher:
+def restore_watcher(
+    app: "App", caller: Caller, body: WatchBody, saved: SavedWatch, *, share: Share = UNBOUNDED
+) -> Watcher:
     """Make a watcher that stands where it stood; every name is checked again."""
     for name in body.topics:
         _check_name(caller, name)
-    watcher = _new_watcher(app, body.topics, body, frame_format=SSE)
+    watcher = _new_watcher(app, body.topics, body, frame_format=SSE, share=share)
     for kept in saved.places:
         place = Place(
             kept.name,
@@ -107,7 +118,12 @@ def restore_watcher(app: "App", caller: Caller, body: WatchBody, saved: SavedWat
 
 
 def _new_watcher(
-    app: "App", starts: Mapping[str, WatchStart], options: WatchOptions, *, frame_format: Format
+    app: "App",
+    starts: Mapping[str, WatchStart],
+    options: WatchOptions,
+    *,
+    frame_format: Format,
+    share: Share,
 ) -> Watcher:
     return Watcher(
         app.live.feed,
@@ -118,6 +134,7 @@ def _new_watcher(
         patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
         names=[name for name in starts if not name.endswith(WILDCARD)],
         windows={name: start.window for name, start in starts.items()},
+        share=share,
     )
 
 
@@ -146,12 +163,16 @@ def _check_name(caller: Caller, name: str) -> None:
 
 
 def _add_patterns(app: "App", watcher: Watcher, patterns: dict[str, WatchStart]) -> None:
-    if not patterns:
-        return
-    for topic in app.engine.topics():
-        for name, start in patterns.items():
-            if topic.name.startswith(name[:-1]):
-                watcher.add(topic, _start_seq(topic, start), by_pattern=True)
+    """Add the topics there are; of several patterns that a name has the last one counts."""
+    limit = app.config.max_watch_topics
+    found = list(topics_of(app.engine, watcher.patterns, limit + 1))
+    if len(found) > limit:
+        raise LimitReached("max_watch_topics", limit)
+    for topic in found:
+        pattern = watcher.pattern_of(topic.name)
+        assert pattern is not None
+        start = patterns[pattern + WILDCARD]
+        watcher.add(topic, _start_seq(topic, start), by_pattern=True)
 
 
 def _add_named(

@@ -5,6 +5,7 @@ Owns the sessions. Keeps: a session without a stream lives `session_ttl_ms`; one
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from topics.api.live import RETRY_AFTER_MS
 from topics.api.saved_watches import SavedWatch, save_places, save_watches
 from topics.api.sse import EventStream
 from topics.api.watch import restore_watcher
+from topics.api.watch_room import WatchRoom, WatchShare, size_of
 from topics.engine.watch.event_id import decode_event_id
 from topics.engine.watch.watcher import Watcher
 from topics.errors import LimitReached, RouteNotFound, TopicsError, Unauthorized
@@ -35,7 +37,14 @@ class WatchSession:
     """One watch and its stream, while it has one."""
 
     def __init__(
-        self, app: "App", caller: Caller, watcher: Watcher, body: WatchBody, *, wid: str = ""
+        self,
+        app: "App",
+        caller: Caller,
+        watcher: Watcher,
+        body: WatchBody,
+        *,
+        share: WatchShare,
+        wid: str = "",
     ) -> None:
         self._app = app
         self._is_restored = bool(wid)
@@ -43,7 +52,11 @@ class WatchSession:
         self.wid = wid or "wid_" + secrets.token_urlsafe(24)
         self.caller = caller
         self.watcher = watcher
-        self._body = msgspec.Raw(msgspec.json.encode(body))
+        asked = msgspec.json.encode(body)
+        self._body = msgspec.Raw(asked)
+        self.share = share
+        windows = sum(any(start.window) for start in body.topics.values())
+        share.take(size_of(body, asked_bytes=len(asked), windows=windows))
         low, high = HEARTBEAT_MS
         self._heartbeat_ms = min(max(body.heartbeat_ms, low), high)
         self.stream: EventStream | None = None
@@ -74,7 +87,6 @@ class WatchSession:
             heartbeat_ms=self._heartbeat_ms,
             on_end=self._on_end,
             on_room=self._on_room,
-            on_topic=self.watcher.meet,
         )
         if not stream.is_open:
             return
@@ -101,20 +113,39 @@ class WatchSessions:
 
     def __init__(self, app: "App") -> None:
         self._app = app
+        self.room = WatchRoom(app.config)
         self._by_wid: dict[str, WatchSession] = {}
+        self._counts: Counter[Caller] = Counter()
         self._is_changed = False
         self._is_saving = False
 
-    def check_room(self) -> None:
-        limit = self._app.config.max_watch_sessions
+    def check_room(self, caller: Caller) -> None:
+        """Refuse one watch too many, of the server or of the key."""
+        config = self._app.config
+        limit = config.max_watch_sessions
         if limit and len(self._by_wid) >= limit:
             raise LimitReached("max_watch_sessions", limit)
+        limit = config.max_watch_sessions_per_key
+        if limit and self._counts[caller] >= limit and not caller.is_anonymous:
+            raise LimitReached("max_watch_sessions_per_key", limit)
 
-    def add(self, caller: Caller, watcher: Watcher, body: WatchBody) -> WatchSession:
-        session = WatchSession(self._app, caller, watcher, body)
-        self._by_wid[session.wid] = session
+    def add(
+        self, caller: Caller, watcher: Watcher, body: WatchBody, *, share: WatchShare
+    ) -> WatchSession:
+        session = WatchSession(self._app, caller, watcher, body, share=share)
+        share.check()
+        self._take(session)
         self._note_change()
         return session
+
+    def _take(self, session: WatchSession) -> None:
+        self._by_wid[session.wid] = session
+        self._counts[session.caller] += 1
+
+    def _drop(self, session: WatchSession) -> None:
+        del self._by_wid[session.wid]
+        self._counts[session.caller] -= 1
+        session.share.end()
 
     def restore(self, saved_watches: Iterable[SavedWatch]) -> None:
         """Take up the watches of the last run whose keys may still have them."""
@@ -122,11 +153,12 @@ class WatchSessions:
             caller = self._app.keyring.named(saved.caller)
             if caller is None:
                 continue
+            share = WatchShare(self.room, caller)
             with suppress(TopicsError, msgspec.ValidationError):
                 body = _DECODE(saved.body)
-                watcher = restore_watcher(self._app, caller, body, saved)
-                session = WatchSession(self._app, caller, watcher, body, wid=saved.wid)
-                self._by_wid[saved.wid] = session
+                watcher = restore_watcher(self._app, caller, body, saved, share=share)
+                session = WatchSession(self._app, caller, watcher, body, share=share, wid=saved.wid)
+                self._take(session)
         self._app.metrics.watch_sessions = len(self._by_wid)
 
     async def save(self) -> None:
@@ -165,9 +197,9 @@ class WatchSessions:
         return session
 
     def forget_old(self, now_s: float) -> None:
-        old = [wid for wid, session in self._by_wid.items() if self._is_old(session, now_s)]
-        for wid in old:
-            del self._by_wid[wid]
+        old = [session for session in self._by_wid.values() if self._is_old(session, now_s)]
+        for session in old:
+            self._drop(session)
         if old:
             self._note_change()
 

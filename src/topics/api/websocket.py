@@ -27,10 +27,8 @@ from topics.api.exchange import Exchange
 from topics.api.http1 import Http1Connection
 from topics.api.live import LINGER_S, RETRY_AFTER_MS
 from topics.api.patience import Patience
-from topics.api.shares import TURN_S
 from topics.api.sse import check_room
 from topics.api.websocket_ops import WebSocketOps
-from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import Trouble, WebSocketMessages
 from topics.errors import RequestError
 from topics.limits import MIB
@@ -143,7 +141,7 @@ class WebSocketConnection(asyncio.Protocol):
             return
         if self._may_take() or self._may_handle() or self._may_read() == self._reading_paused:
             self._is_waiting = True
-            self._app.shares.ask(self._work)
+            self._app.turns.wait(self._work)
 
     def _may_take(self) -> bool:
         """Tell whether frames may be looked at: each may ask for an answer."""
@@ -195,7 +193,8 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _handle_some(self) -> None:
         """Handle what waits, up to the first that takes time, or to the end of this share."""
-        until_s = self._app.clock.monotonic_s() + TURN_S
+        turns = self._app.turns
+        end_s = turns.begin()
         for _ in range(MESSAGES_A_TURN):
             if not self._may_handle():
                 return
@@ -203,7 +202,7 @@ class WebSocketConnection(asyncio.Protocol):
             if waits is not None:
                 self._handling = True
                 self._app.spawn(self._finish(waits))
-            if self._app.clock.monotonic_s() >= until_s:
+            if turns.is_over(end_s):
                 return
 
     async def _finish(self, waits: Coroutine[Any, Any, None]) -> None:
@@ -317,9 +316,6 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _say_good_bye(self) -> None:
         self._send_away("shutting_down", "the server stops: connect again", 1001)
-
-    def meet(self, topic: Topic) -> None:
-        self._ops.meet(topic)
 
     def _send_away(self, code: str, message: str, close_code: int) -> None:
         trouble = Trouble(code=code, message=message, retry_after_ms=RETRY_AFTER_MS)

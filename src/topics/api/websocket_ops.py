@@ -4,7 +4,7 @@ Owns the subscriptions of one connection. Keeps: every message is answered, with
 it had; each is checked against the key on its own.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ from topics.api.auth import Caller
 from topics.api.connection import STOPPING
 from topics.api.error_response import describe_error
 from topics.api.watch import build_watcher, describe_places
+from topics.api.watch_room import WatchShare, size_of
 from topics.engine.partitions import Spread
 from topics.engine.request import Write, read_write
 from topics.engine.topics.topic import Topic
@@ -21,6 +22,7 @@ from topics.engine.watch.watcher import Sink, Watcher
 from topics.errors import Closed, LimitReached, RequestError, TopicsError
 from topics.limits import KIB
 from topics.model.append import Appended
+from topics.model.explain import decode_kind, explain
 from topics.model.watch import WILDCARD
 from topics.model.websocket import Asked, ClientOp, PublishOp
 from topics.storage.wal.group_commit import Commitment
@@ -61,7 +63,7 @@ class WebSocketOps:
         self._app = app
         self._caller = caller
         self._peer = peer
-        self._watchers: list[Watcher] = []
+        self._watchers: dict[Watcher, WatchShare] = {}
         self.under_way = 0
         """Writes that were not answered yet."""
         self._names_max = app.config.max_watch_topics
@@ -104,18 +106,13 @@ class WebSocketOps:
             raise Closed(STOPPING)
 
     def close(self) -> None:
-        for watcher in self._watchers:
-            watcher.close()
-        self._watchers.clear()
+        for watcher in list(self._watchers):
+            self._end(watcher)
 
     def pump_blocked(self) -> None:
         for watcher in self._watchers:
             if watcher.meet_end() or watcher.blocked:
                 self._app.live.schedule(watcher)
-
-    def meet(self, topic: Topic) -> None:
-        for watcher in list(self._watchers):
-            watcher.meet(topic)
 
     # The ops.
 
@@ -124,21 +121,36 @@ class WebSocketOps:
 
     def _subscribe(self, op: ClientOp) -> None:
         self._caller.check_scopes(_READ)
+        share = WatchShare(self._app.watches.room, self._caller)
+        try:
+            watcher = self._build(op, share)
+        except TopicsError:
+            share.end()
+            raise
+        self._reply("subscribed", op, {"topics": describe_places(watcher)})
+        if not (watcher.places or watcher.patterns):
+            share.end()  # all that was named was left out
+            return
+        self._watchers[watcher] = share
+        watcher.on_behind = self._app.live.schedule
+        watcher.open(self._peer)
+
+    def _build(self, op: ClientOp, share: WatchShare) -> Watcher:
+        starts = op.starts()
+        windows = sum(any(start.window) for start in starts.values())
+        share.take(size_of(op, asked_bytes=len(msgspec.json.encode(op)), windows=windows))
         watcher = build_watcher(
             self._app,
             self._caller,
-            op.starts(),
+            starts,
             op,
             lenient=op.lenient,
             frame_format=WebSocketMessages(_encode_id(op)),
+            share=share,
         )
+        share.check()
         self._make_room(watcher)
-        self._reply("subscribed", op, {"topics": describe_places(watcher)})
-        if not (watcher.places or watcher.patterns):
-            return  # all that was named was left out
-        self._watchers.append(watcher)
-        watcher.on_behind = self._app.live.schedule
-        watcher.open(self._peer)
+        return watcher
 
     def _make_room(self, watcher: Watcher) -> None:
         """End what is asked for again: it begins where it says now."""
@@ -231,9 +243,12 @@ class WebSocketOps:
             else:
                 found |= watcher.drop(name)
             if not watcher.places and not watcher.patterns:
-                watcher.close()
-                self._watchers.remove(watcher)
+                self._end(watcher)
         return found
+
+    def _end(self, watcher: Watcher) -> None:
+        watcher.close()
+        self._watchers.pop(watcher).end()
 
     # Answers.
 
@@ -254,6 +269,8 @@ class WebSocketOps:
 def _decode(decoder: Callable[[bytes], T], raw: bytes) -> T:
     try:
         return decoder(raw)
+    except msgspec.ValidationError as error:
+        raise explain(error, decode_kind(decoder), where="message: ") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RequestError(f"a message is a JSON object with an op: {error}") from None
     except RecursionError:
@@ -264,6 +281,6 @@ def _encode_id(op: Asked | ClientOp | PublishOp) -> bytes | None:
     return None if op.request_id is None else msgspec.json.encode(op.request_id)
 
 
-def _names_of(watchers: list[Watcher]) -> list[str]:
+def _names_of(watchers: Collection[Watcher]) -> list[str]:
     names = [name for watcher in watchers for name in watcher.places]
     return names + [prefix + WILDCARD for watcher in watchers for prefix in watcher.patterns]

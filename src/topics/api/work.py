@@ -58,7 +58,6 @@ class Worker:
             heartbeat_ms=HEARTBEAT_MS,
             on_end=self._on_end,
             on_room=self._refill,
-            on_topic=_ignore,
         )
         if not stream.is_open:
             return
@@ -159,10 +158,6 @@ class Worker:
         except TopicsError:
             return  # the topic or the log is gone, and the leases with it
         waiter.tell(ticket, _nothing)
-
-
-def _ignore(topic: Topic) -> None:
-    """Work on no other topic."""
 
 
 def _nothing(ticket: Commitment) -> None:

@@ -17,6 +17,7 @@ from topics.errors import RequestError, TopicNotFound, TopicsError
 Work = str | asyncio.Future[str] | Coroutine[Any, Any, str]
 """The payload of an answer; one that is on its way beside others; or one to be run alone."""
 READ = frozenset({"read"})
+CONSUME = frozenset({"consume"})
 WRITE = frozenset({"write"})
 
 

@@ -16,7 +16,7 @@ from topics.broker.arguments import (
     parse_member,
     parse_progress,
 )
-from topics.broker.desk import READ, Caller, Desk, authorize
+from topics.broker.desk import CONSUME, READ, Caller, Desk, authorize
 from topics.errors import GenerationMismatch, GroupNotFound, TopicNotFound
 from topics.limits import check_group_name
 from topics.model.groups import GroupMember, GroupState
@@ -106,7 +106,7 @@ async def _commit(desk: Desk, wanted: Commit) -> str:
 
 async def offset(desk: Desk, caller: Caller, args: str) -> str:
     wanted = parse_progress(args)
-    _authorize(desk, caller, wanted.group, wanted.topic)
+    _authorize(desk, caller, wanted.group, wanted.topic, scopes=READ)
     try:
         desk.partition(wanted.topic, wanted.partition)
         state = await desk.log.group_state(wanted.group)
@@ -118,10 +118,12 @@ async def offset(desk: Desk, caller: Caller, args: str) -> str:
     return "offset=0"
 
 
-def _authorize(desk: Desk, caller: Caller, group: str, topic: str) -> None:
+def _authorize(
+    desk: Desk, caller: Caller, group: str, topic: str, *, scopes: frozenset[str] = CONSUME
+) -> None:
     """Refuse a key that may not see the group and every topic that it has to do with."""
     check_group_name(group)
-    authorize(caller, READ, topic)
+    authorize(caller, scopes, topic)
     for name in (group, *desk.engine.groups.topics_of(group)):
         caller.check_name(name)
 

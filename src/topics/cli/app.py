@@ -1,5 +1,10 @@
 """The map of the command line on one screen: every command is one entry here."""
 
+from typing import Annotated
+
+import typer
+
+from topics import __version__
 from topics.cli.later import Later, build_app
 
 COMMANDS = (
@@ -87,8 +92,28 @@ COMMANDS = (
     Later("pipeline", "topics.cli.pipeline:pipeline_app", "Bulk work on Spark."),
 )
 
+
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if wanted:
+        typer.echo(f"topics {__version__}")
+        raise typer.Exit
+
+
+def begin(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_say_version, help="Say the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
 app = build_app(
     COMMANDS,
+    begin,
     name="topics",
     help="A durable log: append, read what you missed, survive a power cut.",
     no_args_is_help=True,

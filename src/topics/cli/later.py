@@ -4,7 +4,7 @@ Keeps: what the list of commands shows costs no import of theirs. A command that
 name as the first word, is imported and built whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -37,8 +37,15 @@ class Later(NamedTuple):
         return built.commands[self.name]
 
 
-def build_app(commands: Sequence[Later], **settings: Any) -> typer.Typer:  # noqa: ANN401 - typer's
-    """Return an app that knows names and summaries, and imports the one command that is meant."""
+def build_app(
+    commands: Sequence[Later],
+    begin: Callable[..., None],
+    **settings: Any,  # noqa: ANN401 - typer's
+) -> typer.Typer:
+    """Return an app that knows names and summaries, and imports the one command that is meant.
+
+    `begin` has the options that stand before a command.
+    """
     places = {command.name: command for command in commands}
 
     class Group(TyperGroup):
@@ -53,7 +60,7 @@ def build_app(commands: Sequence[Later], **settings: Any) -> typer.Typer:  # noq
             return name, found if name is None else places[name].load(), rest
 
     app = typer.Typer(cls=Group, **settings)
-    app.callback()(_nothing)
+    app.callback()(begin)
     for command in commands:
         app.command(command.name, help=command.summary)(_nothing)
     return app

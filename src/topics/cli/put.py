@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from topics.cli.connect import AsJson, ContextName, Url, connect
-from topics.cli.output import print_one
+from topics.cli.output import print_one, say
 from topics.cli.topic import TopicName
 from topics.errors import RequestError
 
@@ -94,6 +94,8 @@ def _given(arguments: list[str]) -> Iterator[tuple[str, bytes]]:
         yield f"argument {number}", os.fsencode(argument)
     if arguments:
         return
+    if sys.stdin.isatty():
+        say("-- waiting for records, one a line; Ctrl-D ends them")
     for number, line in enumerate(sys.stdin.buffer, start=1):
         stripped = line.rstrip(b"\r\n")
         if stripped:

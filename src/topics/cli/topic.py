@@ -1,5 +1,6 @@
 """`topics topic`: topics of a server."""
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -11,6 +12,8 @@ from topics.cli.output import fields_of, print_one, print_rows
 from topics.cli.records import show_item
 from topics.errors import RequestError, TopicNotFound
 from topics.limits import MAX_PARTITIONS
+from topics.model.diff import Record
+from topics.model.stream import Item
 from topics.model.topic_config import TopicConfig
 from topics.model.topics import TopicState
 
@@ -23,7 +26,10 @@ Assignments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="config, such as ttl_ms=60000"),
 ]
-COLUMNS = ("topic", "head_seq", "earliest_seq", "count", "bytes", "durable", "partitions")
+COLUMNS = (
+    *("topic", "type", "durability", "head_seq", "earliest_seq", "count", "bytes"),
+    "partitions",
+)
 
 
 def parse_assignments(texts: list[str] | None) -> dict[str, Any]:
@@ -146,13 +152,34 @@ def peek(
 ) -> None:
     """Show the newest records, or some from the middle; waits for nothing."""
     with connect(url, context) as client:
-        start = max(0, client.state(topic).head_seq - last) if from_seq is None else from_seq
-        shown = 0
-        for item in client.topic(topic).read(from_seq=start, match=match, limit=min(last, 1000)):
+        start = before_newest(client.state(topic), last) if from_seq is None else from_seq
+        items = client.topic(topic).read(from_seq=start, match=match, limit=min(last, 1000))
+        for item in cut_newest(items, last) if isinstance(start, dict) else cut_first(items, last):
             show_item(item, as_json=as_json)
-            shown += hasattr(item, "data_json")
-            if shown == last:
-                return
+
+
+def before_newest(state: TopicState, count: int) -> int | dict[str, int]:
+    """Return after which seqs the newest so many records begin."""
+    if state.partitions is None:
+        return max(0, state.head_seq - count)
+    return {p.topic: max(0, p.head_seq - count) for p in state.partitions}
+
+
+def cut_first(items: Iterable[Item[Any]], count: int) -> Iterator[Item[Any]]:
+    """Yield until so many records came."""
+    for item in items:
+        yield item
+        count -= isinstance(item, Record)
+        if not count:
+            return
+
+
+def cut_newest(items: Iterable[Item[Any]], count: int) -> list[Item[Any]]:
+    """Return what is left without the oldest records, where there are too many."""
+    found = list(items)
+    surplus = sum(isinstance(item, Record) for item in found) - count
+    oldest = iter(range(surplus))
+    return [i for i in found if not isinstance(i, Record) or next(oldest, None) is None]
 
 
 def _settings(state: TopicState) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from topics.client.calls import encode_json, post, query_of, topic_path
+from topics.client.calls import post, query_of, topic_path
 from topics.client.replies import decoder, read_was_deleted
 from topics.client.request import Call, Request
 from topics.limits import check_topic_name
 from topics.model.backups import BackedUp
 from topics.model.compact import Compacted
+from topics.model.encode import encode_json
 from topics.model.frames import MEDIA_TYPE, RangePage, decode_range
 from topics.model.segments import Manifest, PinState
 from topics.model.tickets import Ticket

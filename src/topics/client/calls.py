@@ -4,27 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
-
 from topics.client import replies
 from topics.client.request import Call, Flow, Request
-from topics.errors import RequestError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, check_router_name, check_topic_name
 from topics.model.append import Appended
 from topics.model.delete import Deleted
 from topics.model.diff import Page
+from topics.model.encode import encode_json, list_records
 from topics.model.queues import Acked, Claimed, Extended, Nacked, Redriven
 from topics.model.routers import RouterState
 from topics.model.topics import ListedTopic, TopicState
 
 PAGE_SIZE = 1000
-
-
-def encode_json(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"a request must be JSON values: {error}") from None
 
 
 def post(path: str, fields: Mapping[str, object]) -> Request:
@@ -103,7 +94,7 @@ def append(
     create: bool = True,
 ) -> Call[Appended]:
     fields = {
-        "records": list(records),
+        "records": list_records(records),
         "node": node,
         "idempotency_key": idempotency_key,
         "producer_id": producer_id,

@@ -64,6 +64,13 @@ def _plain(kind: type[TopicsError]) -> Make:
     return lambda failure, _: kind(failure.message)
 
 
+def _invalid(failure: _Failure, _: str) -> TopicsError:
+    if "field" in failure.detail:
+        nearest = failure.detail.get("nearest")
+        return errors.UnknownField(failure.message, str(failure.detail["field"]), nearest)
+    return RequestError(failure.message)
+
+
 def _named(kind: Callable[[str], TopicsError]) -> Make:
     """Make an error that knows a name: the one its message has in quotes, else that of the path."""
 
@@ -120,7 +127,7 @@ def _internal(failure: _Failure, _: str) -> TopicsError:
 
 
 _MAKE: dict[str, Make] = {
-    "invalid_request": _plain(RequestError),
+    "invalid_request": _invalid,
     "batch_too_large": _plain(errors.BatchTooLarge),
     "record_too_large": _plain(errors.RecordTooLarge),
     "topic_not_found": _named(errors.TopicNotFound),

@@ -23,6 +23,8 @@ from topics.storage.segments.segment import Segment
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
 """One read examines no more, however little of it passes the filters."""
+NODES_A_LOOK = 16
+"""Each record is compared with every node of the reader: the more of them, the fewer records."""
 
 
 class DiffRequest(Struct, frozen=True, kw_only=True):
@@ -91,6 +93,8 @@ class Reading:
         self.count = 0
         self.size = 0
         self.scanned = 0
+        looks = 1 + len(request.nodes) // NODES_A_LOOK
+        self.scan_max = max(WINDOW_RECORDS, SCAN_RECORDS_MAX // looks)
         self.over_budget = False
         """The next record is there and does not fit any more."""
         self.cold: set[int] = set()
@@ -191,7 +195,7 @@ class Reading:
             self.over_budget
             or self.count >= request.limit
             or (self.count > 0 and self.size >= request.max_batch_bytes)
-            or self.scanned >= SCAN_RECORDS_MAX
+            or self.scanned >= self.scan_max
         )
 
     def _project(self, run: Run, start: int, stop: int) -> int:

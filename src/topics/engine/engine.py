@@ -276,6 +276,10 @@ class Engine:
     def topics(self) -> list[Topic]:
         return self.registry.all()
 
+    def topics_starting(self, prefix: str, limit: int) -> list[Topic]:
+        """Return the first topics by name that begin so, at most `limit` of them."""
+        return self.registry.starting(prefix, limit)
+
     def partitioned(self) -> list[Partitioned]:
         return self.registry.parents.all()
 
@@ -311,11 +315,24 @@ class Engine:
         """Delete a topic with all that it holds; False where there was none."""
         return self.drop_topic(name, if_empty=if_empty)[0]
 
-    def drop_topic(self, name: str, *, if_empty: bool = False) -> tuple[bool, list[str]]:
-        """Delete a topic; tell whether there was one, and which routers went with it."""
+    def drop_topic(
+        self,
+        name: str,
+        *,
+        if_empty: bool = False,
+        check_router: Callable[[str, RouterDefinition], None] | None = None,
+    ) -> tuple[bool, list[str]]:
+        """Delete a topic; tell whether there was one, and which routers went with it.
+
+        `check_router` may refuse: then all of it stays.
+        """
         self._check_open()
         removed: list[str] = []
         with self._routers.held():
+            if check_router is not None:
+                for topic in self._topics_of(name):
+                    for router in self._routers.routers_at(topic):
+                        check_router(router.name, router.definition)
             for topic in self._topics_of(name):
                 self._routers.settle_topic(topic)
             ended = self.registry.remove(name, if_empty=if_empty)

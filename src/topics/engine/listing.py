@@ -24,6 +24,8 @@ def list_topic(engine: Engine, name: str) -> ListedTopic | None:
             count=topic.live_records,
             bytes=topic.live_bytes,
             durable=topic.config.durable,
+            type=topic.config.type,
+            durability=topic.config.durability,
             effective_priority=priority_of(topic, now_ms=now_ms),
         )
     if parent is None:
@@ -36,6 +38,8 @@ def list_topic(engine: Engine, name: str) -> ListedTopic | None:
         count=sum(topic.live_records for topic in topics),
         bytes=sum(topic.live_bytes for topic in topics),
         durable=parent.config.durable,
+        type=parent.config.type,
+        durability=parent.config.durability,
         effective_priority=max([priority_of(t, now_ms=now_ms) for t in topics], default=0),
         partitions=len(topics),
     )

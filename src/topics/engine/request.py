@@ -23,6 +23,7 @@ from topics.limits import (
 )
 from topics.model.append import WriteOptions
 from topics.model.diff import parse_match
+from topics.model.encode import encode_json, list_records
 from topics.model.topic_config import TopicConfig, check_config_names
 from topics.nearest import unknown_field
 
@@ -110,13 +111,10 @@ def begin_gathering(limits: Limits, *, max_bytes: int) -> Gathering:
 
 def encode_write(records: Iterable[Mapping[str, Any]], *, node: str | None = None) -> bytes:
     """Make the JSON body of a write from Python values; `msgspec.Raw` passes bytes through."""
-    fields: dict[str, object] = {"records": list(records)}
+    fields: dict[str, object] = {"records": list_records(records)}
     if node is not None:
         fields["node"] = node
-    try:
-        return msgspec.json.encode(fields)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"records must be JSON values: {error}") from None
+    return encode_json(fields, what="records")
 
 
 def build_write(

@@ -24,6 +24,7 @@ from topics.errors import (
 from topics.handles.payload import encode_value
 from topics.limits import MIB
 from topics.model.append import Appended
+from topics.model.encode import encode_json
 
 BATCH_BYTES: Final = 4 * MIB
 """A batch is sent when it is this large, whatever `max_batch` says."""
@@ -88,7 +89,7 @@ def encode_record(
     """Return a record as JSON; what cannot be JSON is refused before it is on its way."""
     fields = {"tag": tag, "key": key, "node": node, "meta": meta}
     given = {name: value for name, value in fields.items() if value is not None}
-    return bytes(encode_value({"data": encode_value(data), **given}))
+    return encode_json({"data": encode_value(data), **given}, what="the record")
 
 
 class Outbox:

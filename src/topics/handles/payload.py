@@ -10,6 +10,7 @@ import msgspec
 
 from topics.errors import PayloadMismatch, RequestError
 from topics.model.diff import Record
+from topics.model.encode import check_finite, encode_json
 from topics.model.json_text import decode_value
 from topics.model.queues import Job
 from topics.model.stream import TypedJob, TypedRecord
@@ -40,12 +41,15 @@ class Payload(Generic[T]):
 
 
 def encode_value(value: object) -> msgspec.Raw:
+    if not hasattr(value, "model_dump_json"):
+        return msgspec.Raw(encode_json(value, what="data"))
     try:
-        if hasattr(value, "model_dump_json"):
-            return msgspec.Raw(value.model_dump_json().encode())
-        return msgspec.Raw(msgspec.json.encode(value))
+        text: bytes = value.model_dump_json().encode()
     except (TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"data must be JSON values: {error}") from None
+    if b"null" in text and hasattr(value, "model_dump"):
+        check_finite(value.model_dump(), what="data")
+    return msgspec.Raw(text)
 
 
 def _fields(record: Record) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
         return self.idempotency_key is not None or self.producer_id is not None
 
 
-class NewRecord(Struct, frozen=True, kw_only=True):
+class NewRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record as it is written; `data` and `meta` come back as the very bytes that were sent."""
 
     data: Annotated[Any, Meta(description="any JSON; null is data, too")]
@@ -73,7 +73,7 @@ class NewRecord(Struct, frozen=True, kw_only=True):
             Meta(
                 max_length=MAX_KEY_BYTES,
                 description="of a partitioned topic: says which partition, the tag does without "
-                "one; elsewhere an unknown field",
+                "one; elsewhere ignored",
             ),
         ]
         | None
@@ -82,7 +82,7 @@ class NewRecord(Struct, frozen=True, kw_only=True):
     meta: Annotated[dict[str, Any], Meta(max_length=MAX_META_KEYS)] | None = None
 
 
-class AppendBody(Struct, frozen=True, kw_only=True):
+class AppendBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of an append: all of it is written, with contiguous seqs, or nothing."""
 
     records: Annotated[list[NewRecord], Meta(min_length=1, max_length=10_000)]

@@ -10,7 +10,7 @@ COMPACT_SEGMENTS: Final = 16
 COMPACT_SEGMENTS_MAX: Final = 1024
 
 
-class CompactBody(Struct, frozen=True, kw_only=True):
+class CompactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a compaction: which segments, and how many of them now."""
 
     tier: Literal["cold"] = "cold"

@@ -6,7 +6,7 @@ from topics.model.diff import Match, Seq, check_seq
 from topics.model.performance import Performance
 
 
-class DeleteBody(Struct, frozen=True, kw_only=True):
+class DeleteBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a delete: one of the two, or both."""
 
     before_seq: Seq | None = None

@@ -56,6 +56,14 @@ class Record(Struct, frozen=True, kw_only=True):
         found: dict[str, Any] | None = decode_value(self.meta_json)
         return found
 
+    def __repr__(self) -> str:
+        """Show what it has, with its data as a reader gets it."""
+        raw = ("meta_json", "data_json", "value")
+        shown = {name: getattr(self, name) for name in self.__struct_fields__ if name not in raw}
+        shown |= {"meta": self.meta, "data": self.data}
+        told = [f"{k}={v!r}" for k, v in shown.items() if v is not None or k == "data"]
+        return f"{type(self).__name__}({', '.join(told)})"
+
 
 def check_seq(name: str, seq: int) -> None:
     """Refuse what is no unsigned 64-bit number; a ValueError, as msgspec wants it."""
@@ -73,8 +81,8 @@ def check_window(from_ts: int, until_ts: int) -> None:
         raise ValueError("`until_ts` must not be before `from_ts`")
 
 
-class DiffBody(Struct, frozen=True, kw_only=True):
-    """The body of a read; unknown fields are ignored."""
+class DiffBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a read."""
 
     from_seq: Seq = 0
     from_ts: Ts = 0

@@ -48,7 +48,7 @@ WirePositions = Annotated[
 WirePartitions = Annotated[Mapping[str, Sequence[PartitionNumber]], _BY_TOPIC]
 
 
-class JoinRequest(Struct, frozen=True, kw_only=True):
+class JoinRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A consumer comes, comes again, or wants other topics."""
 
     member: MemberName
@@ -57,7 +57,7 @@ class JoinRequest(Struct, frozen=True, kw_only=True):
     assignor: Assignor = "sticky"
 
 
-class HeartbeatRequest(Struct, frozen=True, kw_only=True):
+class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A consumer lives; `released` are partitions that it no longer works on."""
 
     member: MemberName
@@ -65,13 +65,13 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True):
     released: WirePartitions | None = None
 
 
-class LeaveRequest(Struct, frozen=True, kw_only=True):
+class LeaveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A consumer goes."""
 
     member: MemberName
 
 
-class CommitRequest(Struct, frozen=True, kw_only=True):
+class CommitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Positions up to which everything is done; without member and generation an operator's."""
 
     offsets: WirePositions
@@ -84,7 +84,7 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
             raise ValueError("`member` and `generation` go together")
 
 
-class PollRequest(Struct, frozen=True, kw_only=True):
+class PollRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A consumer wants records; `positions` says where it is, whatever the server thinks."""
 
     member: MemberName
@@ -120,7 +120,7 @@ class SeekPoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         check_seq("ts", self.ts or 0)
 
 
-class SeekRequest(Struct, frozen=True, kw_only=True):
+class SeekRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An operator moves the progress of a group; no topics: all that it has progress in."""
 
     to: Literal["earliest", "latest"] | SeekPoint

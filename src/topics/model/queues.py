@@ -14,7 +14,7 @@ Worker = Annotated[str, Meta(min_length=1, description="the name of the worker")
 Seqs = Annotated[Sequence[Seq], Meta(extra_json_schema={"maxItems": 1000})]
 
 
-class ClaimRequest(Struct, frozen=True, kw_only=True):
+class ClaimRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A worker wants jobs; without `lease_ms` the queue's own lease time counts."""
 
     node: Worker
@@ -22,7 +22,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     lease_ms: Clamped | None = None
 
 
-class AckRequest(Struct, frozen=True, kw_only=True):
+class AckRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A worker is done with jobs; `lease_ids`, one a seq, keep a stale worker from acking."""
 
     node: Worker
@@ -34,13 +34,13 @@ class AckRequest(Struct, frozen=True, kw_only=True):
             check_seq("seqs", seq)
 
 
-class NackRequest(AckRequest, frozen=True, kw_only=True):
+class NackRequest(AckRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A worker gives jobs back, to be claimed again after `delay_ms`."""
 
     delay_ms: Clamped = 0
 
 
-class ExtendRequest(AckRequest, frozen=True, kw_only=True):
+class ExtendRequest(AckRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A worker needs more time, counted from now."""
 
     lease_ms: Clamped
@@ -113,7 +113,7 @@ class QueueState(Struct, frozen=True, kw_only=True):
     dead_lettered: int
 
 
-class RedriveRequest(Struct, frozen=True, kw_only=True):
+class RedriveRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Dead letters shall go back: each to the queue it comes from, or all of them to one."""
 
     to: TopicName | None = None

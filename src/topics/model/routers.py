@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from topics.errors import RequestError
 from topics.limits import check_topic_name
 from topics.model.diff import parse_match
+from topics.model.explain import explain
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicName
 from topics.nearest import unknown_field
@@ -45,7 +46,7 @@ class RouterDefinition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             definition = msgspec.convert(dict(fields), cls)
         except msgspec.ValidationError as error:
-            raise RequestError(f"router: {error}") from None
+            raise explain(error, cls, where="router: ") from None
         check_topic_name(definition.source)
         check_topic_name(definition.dest)
         if definition.source == definition.dest:

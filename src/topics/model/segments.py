@@ -68,7 +68,7 @@ class ManifestReply(Manifest, frozen=True, kw_only=True):
     performance: Performance
 
 
-class PinBody(Struct, frozen=True, kw_only=True):
+class PinBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of a renewal."""
 
     pin_ms: PinMs

@@ -5,10 +5,6 @@ from msgspec import Struct
 from topics.model.performance import Performance
 
 
-class TicketRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of whoever asks for one: there is nothing to say yet."""
-
-
 class Ticket(Struct, frozen=True, kw_only=True):
     """A word that opens one stream, once, as `?ticket=`."""
 

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from topics.errors import RequestError, TopicExistsIncompatible
 from topics.limits import TOPIC_NAME_PATTERN
+from topics.model.explain import explain
 from topics.model.whole_numbers import with_whole_numbers
 from topics.nearest import unknown_field
 
@@ -68,7 +69,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         try:
             config = msgspec.convert(fields, type(self))
         except msgspec.ValidationError as error:
-            raise RequestError(f"topic config: {error}") from None
+            raise explain(error, type(self), where="topic config: ") from None
         return _checked(config)
 
     def check_same_type(self, changes: Mapping[str, Any], *, topic: str) -> None:

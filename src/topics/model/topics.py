@@ -66,6 +66,9 @@ class ListedTopic(Struct, frozen=True, kw_only=True):
     bytes: int
     durable: bool
     effective_priority: int
+    type: str = "log"
+    durability: str | None = None
+    """None: of a server before this one."""
     partitions: int | UnsetType = UNSET
 
 

@@ -22,7 +22,7 @@ class Window(NamedTuple):
     until_ts: int = 0
 
 
-class WatchStart(Struct, frozen=True, kw_only=True):
+class WatchStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Where to begin and to end in one topic, or in every topic of a pattern."""
 
     from_seq: Seq = 0
@@ -39,7 +39,7 @@ class WatchStart(Struct, frozen=True, kw_only=True):
         check_window(self.from_ts, self.until_ts)
 
 
-class WatchOptions(Struct, frozen=True, kw_only=True):
+class WatchOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of the records is shown, and how much at a time."""
 
     node: str | list[str] | None = None
@@ -52,8 +52,8 @@ class WatchOptions(Struct, frozen=True, kw_only=True):
     consistency: Literal["eventual", "strong"] = "eventual"
 
 
-class WatchBody(WatchOptions, frozen=True, kw_only=True):
-    """The body of a watch; unknown fields are ignored."""
+class WatchBody(WatchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a watch."""
 
     topics: Annotated[
         dict[str, WatchStart],

@@ -26,8 +26,8 @@ class PublishOp(Struct, frozen=True, kw_only=True):
     config: Raw = Raw(b"null")
 
 
-class ClientOp(WatchOptions, frozen=True, kw_only=True):
-    """One message: an `op`, and the fields of that op; unknown fields are ignored."""
+class ClientOp(WatchOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One message: an `op`, and the fields of that op."""
 
     op: str = ""
     request_id: RequestId = None
@@ -38,6 +38,7 @@ class ClientOp(WatchOptions, frozen=True, kw_only=True):
     from_ts: Ts = 0
     until_ts: Ts = 0
     lenient: bool = False
+    heartbeat_ms: Annotated[int, Meta(ge=0, description="ignored: ping instead")] = 0
 
     @property
     def names(self) -> list[str]:

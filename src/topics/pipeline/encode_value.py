@@ -10,11 +10,12 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from topics.errors import BadRow
+from topics.errors import BadRow, RequestError
+from topics.model.encode import check_finite
 
 Change = Callable[[Any], Any]
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-_UNFIT: Final = (TypeError, ValueError, OverflowError, KeyError)
+_UNFIT: Final = (TypeError, ValueError, OverflowError, KeyError, RequestError)
 
 
 def value_texts(column: pa.Array) -> list[str | BadRow | None]:
@@ -30,7 +31,14 @@ def _texts(column: pa.Array, change: Change | None) -> list[str | BadRow | None]
     values = column.to_pylist(maps_as_pydicts="strict")
     if change is not None:
         values = [None if value is None else change(value) for value in values]
-    return [None if value is None else _encode(value).decode() for value in values]
+    return [None if value is None else _encode_one(value) for value in values]
+
+
+def _encode_one(value: object) -> str:
+    text = _encode(value)
+    if b"null" in text:
+        check_finite(value, what="it")
+    return text.decode()
 
 
 def _text(cell: pa.Array, change: Change | None) -> str | BadRow | None:

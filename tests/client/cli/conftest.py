@@ -81,7 +81,9 @@ def piped(environment: dict[str, str], *arguments: str, stdin: str = "") -> Outc
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def on_terminal(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
+def on_terminal(
+    environment: dict[str, str], *arguments: str, typed: bytes = b""
+) -> tuple[int, str]:
     """Run a command on a terminal; return its exit code and what the terminal showed."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
@@ -93,6 +95,7 @@ def on_terminal(environment: dict[str, str], *arguments: str) -> tuple[int, str]
         close_fds=True,
     )
     os.close(theirs)
+    os.write(ours, typed)
     shown = b""
     try:
         while select.select([ours], [], [], DEADLINE_S)[0]:

@@ -18,6 +18,7 @@ def test_a_topic_from_its_making_to_its_end(run: Run, api: Topics) -> None:
     assert api.state(name).config.cap_records == 5
     (listed,) = run("topic", "ls", name).lines
     assert (listed["topic"], listed["durable"]) == (name, True)
+    assert (listed["type"], listed["durability"]) == ("log", "fsync")
     (shown,) = run("topic", "show", name).lines
     assert shown["head_seq"] == 0
     assert run("topic", "rm", name).lines[0]["removed"] is True
@@ -72,6 +73,45 @@ def test_what_is_put_is_what_peek_and_tail_show(run: Run, api: Topics) -> None:
     assert [(line["$seq"], line["$tag"]) for line in tailed.lines] == [(1, "t"), (2, "t")]
     assert '"data":{"a": 1.50}' in tailed.out, "the very bytes that were sent"
     assert len(run("tail", name, "--from-seq", "0", "-n", "1").lines) == 1
+
+
+def test_partitions_are_tailed_and_peeked_as_one(run: Run, api: Topics) -> None:
+    name, copy = fresh("cli"), fresh("cli")
+    api.create(name, partitions=3)
+    for n in range(12):
+        api.append(name, [{"data": n, "key": f"user{n % 4}"}])
+    tailed = run("tail", name, "--from-seq", "0", "--until-caught-up")
+    order = {record.data: (record.ts, name, record.seq) for name, record in _each(api, name)}
+    data = [line["data"] for line in tailed.lines]
+    assert data == sorted(range(12), key=order.__getitem__)
+    assert [line["data"] for line in run("topic", "peek", name, "-n", "5").lines] == data[7:]
+    assert len(run("topic", "peek", name, "-n", "5", "--from-seq", "0").lines) == 5
+    for line in tailed.out.splitlines():
+        run("put", copy, "--records", line)
+    assert [record.data for record in api.diff(copy).records] == data
+
+
+def _each(api: Topics, parent: str) -> list[tuple[str, Record]]:
+    names = [part.topic for part in api.state(parent).partitions or ()]
+    return [(name, record) for name in names for record in api.diff(name).records]
+
+
+def test_a_pattern_tails_what_fits(run: Run, api: Topics) -> None:
+    word = fresh("cli")
+    for name in ("a", "b"):
+        api.append(f"{word}.{name}", [{"data": name}])
+    tailed = run("tail", f"{word}.*", "--from-seq", "0", "--until-caught-up")
+    found = sorted((str(line["topic"]), line["$seq"], line["data"]) for line in tailed.lines)
+    assert found == [(f"{word}.a", 1, "a"), (f"{word}.b", 1, "b")]
+    refused = run("tail", f"{word}.*", "--from-seq", "3")
+    assert refused.code == exit_codes.ERROR
+    assert "go with one topic" in refused.err
+
+
+def test_a_topic_that_is_not_there_has_no_end_to_catch_up_with(run: Run) -> None:
+    for options in ((), ("--from-seq", "0")):
+        outcome = run("tail", fresh("nobody"), "--until-caught-up", *options)
+        assert outcome.code == exit_codes.NOT_THERE
 
 
 def test_a_tail_may_begin_and_end_at_a_time(run: Run, api: Topics) -> None:

@@ -59,6 +59,19 @@ def test_a_terminal_gets_a_table_and_a_pipe_lines(
     assert as_json.startswith('{"topic":')
 
 
+def test_put_says_on_a_terminal_that_it_waits_for_lines(
+    environment: dict[str, str], server: ServerProcess, api: Topics
+) -> None:
+    name = fresh("tty")
+    environment["TOPICS_URL"] = server.url
+    code, shown = on_terminal(environment, "put", name, typed=b'{"a": 1}\n2\n\x04')
+    assert code == exit_codes.OK
+    assert "-- waiting for records, one a line; Ctrl-D ends them" in shown
+    assert [record.data for record in api.diff(name).records] == [{"a": 1}, 2]
+    assert "waiting" not in on_terminal(environment, "put", name, "3")[1]
+    assert "waiting" not in piped(environment, "put", name, stdin="4").err
+
+
 def test_no_record_can_steer_a_terminal(
     environment: dict[str, str], server: ServerProcess, api: Topics
 ) -> None:
@@ -69,6 +82,32 @@ def test_no_record_can_steer_a_terminal(
     assert "red?[31m?bell?back" in shown
     assert "\x1b" not in shown
     assert "\x07" not in shown
+
+
+def test_a_tail_waits_for_a_topic_that_is_not_there_yet_and_says_so(
+    environment: dict[str, str], server: ServerProcess, api: Topics
+) -> None:
+    word = fresh("later")
+    for asked, name, said in (
+        (word, word, f"the topic {word} is not there yet: waiting for it"),
+        (f"{word}.*", f"{word}.a", f"-- no topic fits {word}.* yet: waiting for one"),
+    ):
+        with subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "topics", "tail", asked, "-n", "1"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment, "TOPICS_URL": server.url},
+        ) as child:
+            try:
+                assert child.stderr is not None
+                assert child.stderr.readline() == f"{said}\n"
+                api.append(name, [{"data": 7}])
+                out, err = child.communicate(timeout=DEADLINE_S)
+            finally:
+                child.kill()
+        assert '"data":7' in out
+        assert (child.returncode, err) == (exit_codes.OK, "")
 
 
 def test_a_tail_waits_for_what_comes_and_ends_with_ctrl_c(

@@ -197,6 +197,7 @@ def test_logs_are_json_lines_without_query_body_or_key(make_app: MakeApp) -> Non
     app = make_app(keys="hunter2")
     connection, _ = connect(app)
     app.hold = False
+    connection.data_received(get("/v0/topics?prefix=secret", bearer("hunter2")))
     connection.data_received(get("/v0/topics?token=hunter2&x=secret", bearer("hunter2")))
     assert app.lines
     for line in app.lines:

@@ -1,11 +1,15 @@
 """Watching over a real socket."""
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
-from tests.unit.api.streaming import EventReader, run, serving, until
+import pytest
+from tests.unit.api.streaming import EventReader, Place, run, serving, until
 
+from topics.api import live
+from topics.api.watch_room import PLACE_BYTES
 from topics.engine.watch.event_id import decode_event_id, encode_event_id
 
 
@@ -197,7 +201,7 @@ def test_filters_and_projections_hold_for_a_watch(tmp_path: Path) -> None:
             await place.append("t", 3, tag="x:2", meta={"k": 1})
             url = await place.watch(
                 {"t": {}}, match=["tag", "Glob", "x*"], include_tags=True, include_meta=False,
-                include_data=False, unknown=1,
+                include_data=False,
             )  # fmt: skip
             records = (await (await place.stream(url)).next()).data["records"]
             assert [{k for k in r if k != "$ts"} for r in records] == [{"$seq", "$tag"}] * 2
@@ -323,5 +327,112 @@ def test_a_watch_without_a_stream_ends(tmp_path: Path) -> None:
             assert place.app.metrics.watch_sessions == 1
             await until(lambda: place.app.metrics.watch_sessions == 0)
             assert (await place.stream(url)).status == 404
+
+    run(scenario)
+
+
+def test_of_several_patterns_of_a_name_the_last_one_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_topics=3) as place:
+            for name in ("a.1", "a.2", "b.1"):
+                await place.append(name, 1, 2)
+            patterns = {"b*": {}, "*": {"tail": True}, "a.2*": {"from_seq": 1}}
+            _, made = await place.call("POST", "/v0/watch", {"topics": patterns})
+            stands = {name: state["from_seq"] for name, state in made["topics"].items()}
+            assert stands == {"a.1": 2, "a.2": 1, "b.1": 2}
+            await place.append("c.1", 1)
+            status, refusal = await place.call("POST", "/v0/watch", {"topics": {"*": {}}})
+            assert (status, refusal["error"]["detail"]["limit"]) == (429, "max_watch_topics")
+
+    run(scenario)
+
+
+def test_many_watchers_of_a_new_topic_meet_it_some_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MEETINGS_A_TURN", 2)
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            streams = [await place.stream(await place.watch({"*": {}})) for _ in range(5)]
+            engine = place.app.engine
+            engine.create_topic("a", {})
+            engine.create_topic("b", {})
+            met: list[int] = []
+            while not met or met[-1] < 10:
+                await asyncio.sleep(0)
+                met.append(sum(engine.topic(name).watchers for name in "ab"))
+            assert all(now - before <= 2 for before, now in itertools.pairwise(met))
+            await place.append("b", 1)
+            for stream in streams:
+                while (event := await stream.next()).kind != "record":
+                    pass
+                assert event.data["topic"] == "b"
+
+    run(scenario)
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def ask_for_watch(place: Place, key: str, **fields: Any) -> str:  # noqa: ANN401 - any JSON
+    """Make a watch of `t`, or return the limit that it would pass."""
+    body = {"topics": {"t": {}}, **fields}
+    status, answer = await place.call("POST", "/v0/watch", body, **bearer(key))
+    return "" if status == 200 else str(answer["error"]["detail"]["limit"])
+
+
+def test_one_key_cannot_use_up_the_watches_of_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        limits = {"max_watch_sessions_per_key": 2, "session_ttl_ms": 100}
+        async with serving(tmp_path, keys="one,other", **limits) as place:
+            await place.call("PUT", "/v0/topics/t", {}, **bearer("one"))
+            assert [await ask_for_watch(place, "one") for _ in range(3)] == [
+                "", "", "max_watch_sessions_per_key"
+            ]  # fmt: skip
+            assert await ask_for_watch(place, "other") == ""
+            await until(lambda: place.app.metrics.watch_sessions == 0)
+            assert await ask_for_watch(place, "one") == "", "those that ended make room"
+
+    run(scenario)
+
+
+def test_what_watches_keep_is_bounded_by_key_and_in_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        limits = {"max_watch_bytes_per_key": 400_000, "max_watch_bytes": 600_000}
+        async with serving(tmp_path, keys="one,other", session_ttl_ms=100, **limits) as place:
+            await place.call("PUT", "/v0/topics/t", {}, **bearer("one"))
+            room, node = place.app.watches.room, "n" * 60_000
+            for key, most, limit in [
+                ("one", 400_000, "max_watch_bytes_per_key"), ("other", 600_000, "max_watch_bytes")
+            ]:  # fmt: skip
+                made = 0
+                while (refusal := await ask_for_watch(place, key, node=node)) == "":
+                    made += 1
+                    assert room.used_bytes <= most
+                assert refusal == limit
+                assert made == 2 if key == "one" else made == 1
+            await until(lambda: place.app.metrics.watch_sessions == 0)
+            assert room.used_bytes == 0
+
+    run(scenario)
+
+
+def test_a_pattern_that_finds_topic_after_topic_stops_at_what_watches_may_keep(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_bytes=8_000) as place:
+            stream = await place.stream(await place.watch({"*": {}}))
+            for n in range(12):
+                await place.append(f"t{n}", n)
+            events = [await stream.next() for _ in range(13)]
+            while (error := events[-1]).kind != "error":
+                events.append(await stream.next())
+            assert "max_watch_bytes" in error.data["error"]
+            (session,) = place.app.watches._by_wid.values()
+            assert place.app.watches.room.used_bytes <= 8_000 + PLACE_BYTES
+            assert 0 < len(session.watcher.places) < 12
 
     run(scenario)

@@ -308,3 +308,29 @@ def test_a_connection_that_does_not_read_is_closed_and_its_neighbour_is_not(
                 assert (await talk.ask("ping"))["op"] == "pong"
 
     run(scenario)
+
+
+def test_subscriptions_are_counted_among_what_watches_keep(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, max_watch_bytes=100_000) as place, talking(place) as talk:
+            await place.append("t", 1)
+            room = place.app.watches.room
+            told = await talk.ask("subscribe", topics=["t", "u*"], node="n" * 1000)
+            assert told["op"] == "subscribed"
+            used = room.used_bytes
+            assert used > 3000
+            while (await talk.next())["op"] != "caught_up":
+                pass
+            error = await talk.ask("subscribe", topic="t", node="n" * 60_000)
+            assert error["detail"] == {"limit": "max_watch_bytes", "max": 100_000}
+            assert room.used_bytes == used
+            told = await talk.ask("subscribe", topics=["no", "nor"], lenient=True)
+            assert told["topics"] == {}
+            assert room.used_bytes == used, "a subscription of nothing is not kept"
+            await talk.ask("unsubscribe")
+            assert room.used_bytes == 0
+            await talk.ask("subscribe", topic="t", tail=True)
+            await talk.connection.close()
+            await until(lambda: room.used_bytes == 0)
+
+    run(scenario)

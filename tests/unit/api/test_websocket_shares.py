@@ -12,7 +12,7 @@ from wsproto.events import AcceptConnection, Request
 
 from topics.api.auth import parse_keys
 from topics.api.exchange import Exchange
-from topics.api.shares import Shares
+from topics.api.turns import Turns
 from topics.api.websocket import FRAMES_A_TURN, MESSAGES_A_TURN, WebSocketConnection
 from topics.config import ServerConfig
 from topics.testing.manual_clock import ManualClock
@@ -33,13 +33,12 @@ class Talk:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, **settings: object) -> None:
         self.loop = loop
-        self.bugs: list[Exception] = []
         clock = ManualClock()
         app = SimpleNamespace(
             config=ServerConfig(**settings),  # type: ignore[arg-type] # any setting
             clock=clock,
             loop=loop,
-            shares=Shares(loop, clock, on_bug=self.bugs.append),
+            turns=Turns(loop, clock),
             metrics=SimpleNamespace(websocket_connections=0),
             live=SimpleNamespace(streams={}, alarms=SimpleNamespace(set=lambda *_: None)),
             stopping=False,
@@ -72,15 +71,15 @@ Connect = Callable[..., Talk]
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     loop = asyncio.new_event_loop()
-    talks: list[Talk] = []
+    bugs: list[object] = []
+    loop.set_exception_handler(lambda _, context: bugs.append(context))
 
     def make(**settings: object) -> Talk:
-        talks.append(Talk(loop, **settings))
-        return talks[-1]
+        return Talk(loop, **settings)
 
     yield make
     loop.close()
-    assert [bug for talk in talks for bug in talk.bugs] == []
+    assert bugs == []
 
 
 def test_many_tiny_frames_are_taken_a_share_a_turn(connect: Connect) -> None:

@@ -24,6 +24,12 @@ def test_version_says_which_kernel_runs(run: "Run") -> None:
     assert third == f"kernel {kernel.IMPLEMENTATION}"
 
 
+def test_the_version_is_an_option_too(run: "Run") -> None:
+    outcome = run("--version")
+    assert (outcome.code, outcome.out, outcome.err) == (exit_codes.OK, "topics 0.1.0\n", "")
+    assert "--version" in run("--help").out
+
+
 def test_version_speaks_json(run: "Run") -> None:
     facts = json.loads(run("version", "--json").out)
     assert facts["version"] == "0.1.0"

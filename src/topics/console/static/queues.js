@@ -1,5 +1,6 @@
 // The board of queues: who waits, who works, what died; and the way back for dead letters.
 import { get, keepAsking, may, onFilter, post, showCount, showOutcome } from "./api.js";
+import { confirmed } from "./confirm.js";
 import { byId, cell, el, head, number, showRows, stackedBar, topicLink } from "./dom.js";
 import * as format from "./format.js";
 
@@ -32,7 +33,7 @@ function cells(queue) {
 function redriveButton(queue) {
   if (!mayRedrive || !queue.redrivable || queue.dead === 0) return null;
   return el("button", {
-    type: "button", class: "small", "data-redrive": queue.dead_letter,
+    type: "button", class: "small", "data-redrive": queue.dead_letter, "data-dead": queue.dead,
     "aria-label": `Redrive ${queue.dead_letter}`,
   }, "Redrive");
 }
@@ -40,6 +41,9 @@ function redriveButton(queue) {
 byId("queues").addEventListener("click", async ({ target }) => {
   const topic = target.dataset?.redrive;
   if (!topic) return;
+  const letters = target.dataset.dead === "1" ? "1 dead letter" : `${target.dataset.dead} dead letters`;
+  const question = `Put ${letters} of ${topic} back into the queues they come from, to be worked on again?`;
+  if (!(await confirmed(question, "Redrive"))) return;
   target.disabled = true;
   try {
     const { moved, left, stopped } = await post(

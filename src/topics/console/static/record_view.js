@@ -18,7 +18,7 @@ export function recordView(record, topic, { actions, open = 0, named = false }) 
   const meta = record.meta
     ? el("div", { class: "meta" }, el("span", { class: "quiet-text" }, "meta "), jsonView(record.meta))
     : null;
-  return el("li", { class: "record", "data-seq": seq }, line, jsonView(record.data, open), meta);
+  return el("li", { class: "record", "data-seq": seq, "data-tag": record.$tag ?? "" }, line, jsonView(record.data, open), meta);
 }
 
 export function gapView(gap) {

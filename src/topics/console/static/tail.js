@@ -16,6 +16,8 @@ export class Tail {
     this.actions = actions;
     this.waiting = [];
     this.isPaused = false;
+    this.tag = "";
+    this.watched = "";
     this.status = "";
     this.source = null;
     this.run = 0;
@@ -23,9 +25,22 @@ export class Tail {
     addEventListener("pagehide", () => this.source?.close());
   }
 
+  /** Show this tag alone, or all of them; a paused tail shows what of it is there already. */
+  filter(tag) {
+    this.tag = tag;
+    if (this.isPaused) this.sift();
+    else this.start(tag);
+  }
+
+  sift() {
+    for (const item of this.list.children) item.hidden = !fits(item.dataset.tag, this.tag);
+    this.show(this.status);
+  }
+
   /** Watch anew, a little way back; a tag that ends with * stands for all that begin so. */
   async start(tag) {
     this.run += 1;
+    this.tag = this.watched = tag;
     const run = this.run;
     this.source?.close();
     this.list.replaceChildren();
@@ -83,6 +98,10 @@ export class Tail {
 
   pause(isPaused) {
     this.isPaused = isPaused;
+    if (!isPaused && this.tag !== this.watched) {
+      this.start(this.tag);
+      return;
+    }
     this.show(this.status);
     if (!isPaused) this.draw();
   }
@@ -116,12 +135,21 @@ export class Tail {
   /** Say how the watch is; while it is paused, that comes first. */
   show(status) {
     this.status = status;
-    const [waiting, more] = [this.waiting.length, this.waiting.length === KEPT ? " or more" : ""];
+    const waiting = this.waiting.filter(({ gap, record }) => gap || fits(record.$tag ?? "", this.tag)).length;
+    const more = this.waiting.length === KEPT ? " or more" : "";
     const news = waiting ? `, ${waiting}${more} new` : "";
+    const shown = [...this.list.children].filter((item) => !item.hidden).length;
+    const sifted = this.tag === this.watched ? "" : `, ${shown} of ${this.list.children.length} shown`;
     const trouble = status === "live" ? "" : ` (${status})`;
-    const text = this.isPaused ? `paused${news}${trouble}` : status;
+    const text = this.isPaused ? `paused${sifted}${news}${trouble}` : status;
     if (this.state.textContent !== text) this.state.textContent = text;
   }
+}
+
+/** Tell whether a record with this tag is looked for; a gap, which has none to look at, always is. */
+function fits(tag, wanted) {
+  if (wanted === "" || tag === undefined) return true;
+  return wanted.endsWith("*") ? tag.startsWith(wanted.slice(0, -1)) : tag === wanted;
 }
 
 function plain(gap) {

@@ -1,6 +1,7 @@
 // One topic: its state, and what is written to it as it is written.
 import { get, keepAsking, may, post, showOutcome } from "./api.js";
 import { TimeChart } from "./chart.js";
+import { confirmed } from "./confirm.js";
 import { badge, byId, el, showTiles, topicLink } from "./dom.js";
 import * as format from "./format.js";
 import { recordView } from "./record_view.js";
@@ -62,6 +63,8 @@ const actions = may("read", "write") ? (seq, from) => [
 ] : () => [];
 
 async function resend(from, seq, button) {
+  const question = `Append what record ${seq} of ${from} holds once more, as a new record?`;
+  if (!(await confirmed(question, "Send again"))) return;
   button.disabled = true;
   try {
     const sent = await post(`/console/resend/${encodeURIComponent(from)}`, { seq });
@@ -79,7 +82,7 @@ tail.start("");
 
 byId("tag-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  tail.start(byId("tag").value.trim());
+  tail.filter(byId("tag").value.trim());
 });
 
 byId("pause").addEventListener("click", ({ target }) => {

@@ -127,6 +127,10 @@ class Routers:
             self._settle_cycles()
             return True
 
+    def routers_at(self, topic: Topic) -> list[Router]:
+        """Return those that copy from a topic or to it."""
+        return [router for link in _links_at(topic) for router in link.routers]
+
     def settle_topic(self, topic: Topic) -> None:
         """Before a topic goes: what its routers still have to copy is copied, and safe."""
         if topic.links:
@@ -134,9 +138,8 @@ class Routers:
 
     def remove_topic(self, topic: Topic) -> list[str]:
         """Forget the routers of a topic that has gone; the log needs no word of it."""
-        links = [*topic.links, *([topic.link] if topic.link else [])]
-        names = sorted(r.name for link in links for r in link.routers)
-        for link in links:
+        names = sorted(router.name for router in self.routers_at(topic))
+        for link in _links_at(topic):
             self._detach(link)
         for name in names:
             del self._by_name[name]
@@ -313,6 +316,10 @@ def _state(place: _Place) -> RouterState:
         forwarded_total=router.forwarded_total,
         lag=max(0, link.source.head_seq - link.cursor),
     )
+
+
+def _links_at(topic: Topic) -> list[Link]:
+    return [*topic.links, *([topic.link] if topic.link else [])]
 
 
 def _chain(topic: Topic) -> list[Link]:

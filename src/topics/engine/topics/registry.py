@@ -18,6 +18,7 @@ from topics.engine.shard import Shard
 from topics.engine.snapshot import volatile_holes
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
+from topics.engine.topics.names import Names
 from topics.engine.topics.parents import Parents, check_not_partition, take_partitions
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
@@ -55,6 +56,7 @@ class Registry:
         self._by_name = {topic.name: topic for topic in topics.values()}
         self.find: Callable[[str], Topic | None] = self._by_name.get
         """The map's own look-up, because every write asks; `_by_name` is never another one."""
+        self.names = Names(self._by_name)
         self._shards = shards
         self._stores = stores
         self._config = config
@@ -82,6 +84,11 @@ class Registry:
     def all(self) -> list[Topic]:
         """Return the topics by name; takes no lock, which a create holds while it syncs."""
         return sorted(self._by_name.values(), key=lambda topic: topic.name)
+
+    def starting(self, prefix: str, limit: int) -> list[Topic]:
+        """Return the first topics by name that begin so, at most `limit` of them."""
+        found = map(self.find, self.names.starting(prefix, limit))
+        return [topic for topic in found if topic is not None]
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -295,11 +302,13 @@ class Registry:
     def adopt(self, topic: Topic) -> None:
         """Make a topic known whose frame is durable."""
         self._by_name[topic.name] = topic
+        self.names.add(topic.name)
         self.on_created(topic)
 
     def forget(self, topic: Topic) -> None:
         """Let go of a topic whose end is durable; whoever watches it hears so."""
         del self._by_name[topic.name]
+        self.names.remove(topic.name)
         if topic.watchers:
             shard = self.shard_of(topic)
             with shard.lock:

@@ -2,9 +2,10 @@
 
 Owns the steps read during one turn, and the convoys of those who wait for more. Keeps: a step is
 shared only within the turn in which it was read, so that no watcher is sent what was deleted
-before its turn began.
+before its turn began; a turn tells when it has taken its time.
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Protocol, Self
 
@@ -16,6 +17,7 @@ from topics.engine.engine import Engine
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.convoy import Convoy, Seat, Standing, Way
 from topics.engine.watch.frames import record_body, tombstone_body
+from topics.engine.watch.patterns import Newcomers
 from topics.errors import TopicsError
 from topics.model.diff import Page
 from topics.model.watch import Window
@@ -25,6 +27,8 @@ _INVOLUNTARY = frozenset({"cap", "ttl", "mixed"})
 MAX_SHARED = 1024
 """Steps kept in one turn; whoever comes later reads for himself."""
 MAX_SHARED_BYTES = 16 * 1024 * 1024
+TURN_S = 0.005
+"""After so long a turn serves nobody else."""
 
 ColdDone = Callable[[Page | TopicsError], None]
 ColdRead = Callable[[Topic, DiffRequest, ColdDone], None]
@@ -40,9 +44,12 @@ class Counters(Protocol):
 class Options:
     """What a watcher wants to see, and a name for it that is quick to compare."""
 
-    def __init__(self, request: DiffRequest) -> None:
+    def __init__(self, request: DiffRequest, *, filter_key: str | None = None) -> None:
         self.request = request
-        self.key = repr(request)
+        self._filter_key = _filter_key(request) if filter_key is None else filter_key
+        """In place of the filters, which may be long, while every watcher has a key."""
+        bare = msgspec.structs.replace(request, nodes=(), match=None)
+        self.key = f"{self._filter_key} {bare}"
         self._everyone = (
             self if not request.nodes else Options(msgspec.structs.replace(request, nodes=()))
         )
@@ -50,7 +57,8 @@ class Options:
     def within(self, window: Window) -> "Options":
         """Return the same between two times."""
         return Options(
-            msgspec.structs.replace(self.request, from_ts=window.from_ts, until_ts=window.until_ts)
+            msgspec.structs.replace(self.request, from_ts=window.from_ts, until_ts=window.until_ts),
+            filter_key=self._filter_key,
         )
 
     def of(self, topic: Topic) -> "Options":
@@ -115,7 +123,10 @@ class Feed:
         self.delivery = delivery
         self.counters = counters
         self._read_cold = read_cold
+        self.newcomers = Newcomers()
+        self._clock = engine.clock
         self._turns = 0
+        self._end_s = 0.0
         self._shared: dict[tuple[int, int, bool, str], Step] = {}
         self._shared_bytes = 0
         self.ready: dict[str, Ready] = {}
@@ -131,6 +142,13 @@ class Feed:
 
     def __enter__(self) -> None:
         self._turns += 1
+        if self._turns == 1:
+            self._end_s = self._clock.monotonic_s() + TURN_S
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether what is not served yet had better wait for another turn."""
+        return self._turns > 0 and self._clock.monotonic_s() >= self._end_s
 
     def __exit__(self, *_: object) -> None:
         self._turns -= 1
@@ -195,6 +213,13 @@ class Feed:
     def _encode(self, page: Page, seq: int, *, fresh: bool) -> Step:
         self.encodings += 1
         return Step(page, from_seq=seq, fresh=fresh)
+
+
+def _filter_key(request: DiffRequest) -> str:
+    if not (request.nodes or request.match):
+        return ""
+    digest = hashlib.blake2b(repr((request.nodes, request.match)).encode(), digest_size=16)
+    return digest.hexdigest()
 
 
 def _request(options: Options, seq: int) -> DiffRequest:

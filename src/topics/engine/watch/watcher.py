@@ -16,6 +16,7 @@ from topics.engine.watch.convoy import Seat, Way
 from topics.engine.watch.event_id import LIFE
 from topics.engine.watch.feed import Feed, Options, Ready, Step
 from topics.engine.watch.frames import Format, Trouble
+from topics.engine.watch.patterns import topics_of
 from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
 from topics.model.watch import WILDCARD, Window
@@ -34,6 +35,29 @@ class Sink(Protocol):
 
     @property
     def buffered_bytes(self) -> int: ...
+
+
+class Share(Protocol):
+    """What a watcher may take of the memory for all of them."""
+
+    def take_places(self, places: int) -> None:
+        """Have so many places more; fewer where it is negative."""
+
+    def find_full(self) -> LimitReached | None:
+        """Tell why a watcher that is there already may not grow, if it may not."""
+
+
+class _Unbounded:
+    """All there is."""
+
+    def take_places(self, places: int) -> None:
+        """Count nothing."""
+
+    def find_full(self) -> None:
+        """Find nothing."""
+
+
+UNBOUNDED = _Unbounded()
 
 
 class _Fetch:
@@ -59,6 +83,7 @@ class Watcher:
         patterns: tuple[str, ...] = (),
         names: Iterable[str] = (),
         windows: Mapping[str, Window] | None = None,
+        share: Share = UNBOUNDED,
     ) -> None:
         self._feed = feed
         self._options = options
@@ -68,15 +93,17 @@ class Watcher:
         """The only place, while its frames are the same for all watchers of this kind."""
         self._buffer_bytes = buffer_bytes
         self._max_places = max_places
-        self.patterns = patterns
-        """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self._set_patterns(patterns)
         self.parents = set(names)
         """Names that were asked for; every partition of such a topic gets a place, too."""
         self._timed = {
             name: options.within(window) for name, window in (windows or {}).items() if any(window)
         }
         """What to show of a topic, or of those of a pattern, that have a first or a last time."""
+        self._share = share
         self.places: dict[str, Place] = {}
+        self._awaited: set[str] = set()
+        """Names and patterns of which this watcher is told when there is a topic."""
         self.sink: Sink | None = None
         self._behind: dict[Place, None] = {}
         self._refused = False
@@ -99,6 +126,8 @@ class Watcher:
         if self._timed:
             place.options = self._options_of(place)
         self._leave_convoy()
+        if place.name not in self.places:
+            self._share.take_places(1)
         self.places[place.name] = place
         self._alone = None
 
@@ -108,8 +137,20 @@ class Watcher:
         parent = None if place.topic is None else place.topic.parent
         if parent is not None and parent.name in self.parents:
             return self._timed.get(parent.name)
-        found = [prefix for prefix in self.patterns if place.name.startswith(prefix)]
-        return self._timed.get(found[-1] + WILDCARD) if found else None
+        pattern = self.pattern_of(place.name)
+        return None if pattern is None else self._timed.get(pattern + WILDCARD)
+
+    def pattern_of(self, name: str) -> str | None:
+        """Return the last of the patterns that a name has."""
+        ranks = self._ranks
+        found = [rank for size in self._sizes if (rank := ranks.get(name[:size])) is not None]
+        return self.patterns[max(found)] if found else None
+
+    def _set_patterns(self, patterns: tuple[str, ...]) -> None:
+        self.patterns = patterns
+        """Prefixes of names; every topic that has one, now or later, gets a place."""
+        self._ranks = {prefix: rank for rank, prefix in enumerate(patterns)}
+        self._sizes = tuple({len(prefix) for prefix in patterns})
 
     # Connecting.
 
@@ -138,16 +179,34 @@ class Watcher:
         for place in list(self.places.values()):
             place.fresh, place.live, place.ended = True, False, False
             self._settle_life(place)
+        self._await_newcomers()
         for topic in self._unmet():
             self.meet(topic)
 
+    def _await_newcomers(self) -> None:
+        for prefix in self.patterns:
+            self._await(prefix + WILDCARD)
+        for name in self.parents:
+            if name not in self.places:  # all its partitions may come, or more of them
+                self._await(name)
+
+    def _await(self, name: str) -> None:
+        self._awaited.add(name)
+        self._feed.newcomers.wait(name, self)
+
+    def _await_no_more(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited.discard(name)
+            self._feed.newcomers.leave(name, self)
+
     def _unmet(self) -> Iterable[Topic]:
-        """Return the topics that this watcher may be new to."""
+        """Return topics that this watcher may be new to: no more than there may be places."""
         engine = self._feed.engine
-        if self.patterns:
-            return engine.topics()
-        found = [parent for name in self.parents if (parent := engine.find_partitioned(name))]
-        return [topic for parent in found for topic in parent.partitions]
+        yield from topics_of(engine, self.patterns, self._max_places + 1)
+        for name in self.parents:
+            parent = engine.find_partitioned(name)
+            if parent is not None:
+                yield from parent.partitions[: self._max_places + 1]
 
     def _wants(self, topic: Topic) -> bool:
         parent = topic.parent
@@ -162,12 +221,16 @@ class Watcher:
         self.sink = None
         for place in self.places.values():
             self._stop(place)
+        for name in list(self._awaited):
+            self._await_no_more(name)
 
     def drop(self, name: str) -> bool:
         """Forget a topic, or all partitions of one; tell whether it was watched."""
         place = self.places.pop(name, None)
         if place is None:
             return self._drop_partitions(name)
+        self._share.take_places(-1)
+        self._await_no_more(name)
         self._stop(place)
         return True
 
@@ -182,6 +245,7 @@ class Watcher:
         if not names:
             return False
         self.parents.discard(parent)
+        self._await_no_more(parent)
         for name in names:
             self.drop(name)
         return True
@@ -190,7 +254,8 @@ class Watcher:
         """Forget a pattern and the topics that came by it; tell whether it was watched."""
         if prefix not in self.patterns:
             return False
-        self.patterns = tuple(other for other in self.patterns if other != prefix)
+        self._set_patterns(tuple(other for other in self.patterns if other != prefix))
+        self._await_no_more(prefix + WILDCARD)
         for place in list(self.places.values()):
             if place.name.startswith(prefix) and place.by_pattern:
                 self.drop(place.name)
@@ -215,13 +280,14 @@ class Watcher:
             gone = [p.name for p in self.places.values() if p.by_pattern and p.life == GONE]
             for name in gone:
                 self.drop(name)
-        return len(self.places) < self._max_places
+        return len(self.places) < self._max_places and self._share.find_full() is None
 
     def _refuse(self, sink: Sink, topic: Topic) -> None:
         """Say once that there is one topic too many: a pattern may meet any number of them."""
         if not self._refused and sink.buffered_bytes <= self._buffer_bytes:
             self._refused = True
-            self._fail(LimitReached("max_watch_topics", self._max_places), [topic.name])
+            full = self._share.find_full() or LimitReached("max_watch_topics", self._max_places)
+            self._fail(full, [topic.name])
 
     # Serving.
 
@@ -239,7 +305,11 @@ class Watcher:
             if ready is not None and self._take_ready(place, ready, topic):
                 return
         place = self.places.get(topic.name)
-        if place is not None and place.topic is topic and self.sink is not None:
+        if place is None or place.topic is not topic or self.sink is None:
+            return
+        if self._feed.is_late:  # there may be thousands who hear of it
+            self._fall_behind(place)
+        else:
             self._serve(place)
 
     def _take_ready(self, place: Place, ready: Ready, topic: Topic) -> bool:
@@ -273,12 +343,15 @@ class Watcher:
             self._seat = None
 
     def pump(self) -> None:
-        """Send what is behind, as far as the sink has room."""
+        """Send what is behind, as far as the sink has room and the turn has time."""
         self.blocked = False
         for place in list(self._behind):
             if self.blocked or self.sink is None:
                 return
             self._serve(place)
+            if self._behind and self._feed.is_late:
+                self.on_behind(self)
+                return
 
     def meet_end(self) -> bool:
         """Tell whether the time is over for a place where all was sent: `pump` tells its reader.
@@ -297,7 +370,7 @@ class Watcher:
 
     def _serve(self, place: Place) -> None:
         topic = place.topic
-        if topic is None or self._is_fetching(place) or self._has_ended(place, topic):
+        if topic is None or self._has_ended(place, topic) or self._is_fetching(place):
             return
         try:
             self._advance(place, topic)
@@ -323,6 +396,8 @@ class Watcher:
             is_over = False  # this step has looked; a write may still be on its way
             if place.ended:
                 return
+            if feed.is_late:
+                break
         self._fall_behind(place)
 
     def _is_full(self, sink: Sink, place: Place) -> bool:
@@ -391,6 +466,7 @@ class Watcher:
         if step.until_reached:
             place.ended = True
             self._stop(place)
+            self._await(place.name)  # its next life has not ended
 
     def _is_like_others(self, place: Place) -> bool:
         """Tell whether even the ids of the frames are those of other watchers at this seq."""
@@ -423,6 +499,7 @@ class Watcher:
         """Stop a topic that cannot be read, not the others of the watch."""
         place.live = False
         self._stop(place)
+        self._await(place.name)  # its next life may be read
         self._fail(error, [place.name])
 
     def _fail(self, error: TopicsError, topics: list[str]) -> None:
@@ -438,7 +515,9 @@ class Watcher:
         if place.life not in (GONE, topic.id if topic else GONE):
             self._announce_end(place)
         if topic is None:
+            self._await(place.name)
             return
+        self._await_no_more(place.name)
         if place.life == GONE:
             place.begin(topic)
         place.topic = topic

@@ -1,0 +1,34 @@
+"""The names of all topics, in order.
+
+Keeps: whoever looks for those that begin alike looks at no others. The lock is held for a look or
+a step of a list, never for a disk.
+"""
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+
+class Names:
+    """A sorted list of names."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._lock = threading.Lock()
+        self._sorted = sorted(names)
+
+    def add(self, name: str) -> None:
+        with self._lock:
+            insort(self._sorted, name)
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            at = bisect_left(self._sorted, name)
+            assert self._sorted[at] == name
+            del self._sorted[at]
+
+    def starting(self, prefix: str, limit: int) -> list[str]:
+        """Return the first names that begin so, at most `limit` of them."""
+        with self._lock:
+            at = bisect_left(self._sorted, prefix)
+            found = self._sorted[at : at + limit]
+        return [name for name in found if name.startswith(prefix)]
