@@ -518,6 +518,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         producer_id: str | None = None,
         producer_seq: int | None = None,
         create: bool = True,
+        queue: bool = False,
     ) -> Appended:
         parent = self.log.engine.find_partitioned(topic)
         write = build_write(
@@ -528,6 +529,7 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
             producer_id=producer_id,
             producer_seq=producer_seq,
             create=create,
+            queue=queue,
             keyed=parent is not None,
         )
         return await self._append_found(topic, parent, write)

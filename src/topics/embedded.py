@@ -166,6 +166,7 @@ class Log(HandlesFace, Closing):
         producer_id: str | None = None,
         producer_seq: int | None = None,
         create: bool = True,
+        queue: bool = False,
     ) -> Appended:
         """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing.
 
@@ -180,6 +181,7 @@ class Log(HandlesFace, Closing):
             producer_id=producer_id,
             producer_seq=producer_seq,
             create=create,
+            queue=queue,
             keyed=parent is not None,
         )
         return self._append(topic, parent, write)

@@ -198,6 +198,32 @@ def test_an_error_is_of_the_same_class_everywhere(
         assert caught.value.topic == "nobody"
 
 
+def test_jobs_are_put_into_a_queue_and_nowhere_else(log: AnyLog) -> None:
+    name, plain = fresh(), fresh()
+    assert log.append(name, [{"data": 1}], queue=True).created
+    assert log.append(name, [{"data": 2}], queue=True).last_seq == 2
+    assert log.state(name).config.type == "queue"
+    assert log.state(name).queue.ready == 2
+    log.append(plain, [{"data": 1}])
+    with pytest.raises(errors.NotAQueue, match=plain):
+        log.append(plain, [{"data": 2}], queue=True)
+    assert log.state(plain).head_seq == 1
+    with pytest.raises(errors.NotAQueue, match=plain):
+        log.append_json(plain, b'{"records":[{"data":2}],"queue":true}')
+    body = b'{"records":[{"data":2}],"queue":true,"config":{"type":"log"}}'
+    with pytest.raises(errors.RequestError, match="of another type"):
+        log.append_json(fresh(), body)
+
+
+def test_jobs_are_put_into_a_partitioned_topic_only_if_it_is_a_queue(log: AnyLog) -> None:
+    queue, plain = fresh(), fresh()
+    log.create(queue, partitions=2, type="queue")
+    log.create(plain, partitions=2)
+    assert log.append(queue, [{"data": 1, "key": "a"}], queue=True).count == 1
+    with pytest.raises(errors.NotAQueue, match=plain):
+        log.append(plain, [{"data": 1, "key": "a"}], queue=True)
+
+
 def test_errors_keep_what_they_know(log: AnyLog) -> None:
     name = fresh()
     log.create(name, cap_records=1, discard="reject")

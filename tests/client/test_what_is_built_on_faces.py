@@ -16,7 +16,7 @@ import topics
 from topics.aio import AsyncLog
 from topics.client import AsyncTopics, Topics
 from topics.embedded import Log
-from topics.errors import RecordTooLarge, RequestError, TopicFull, TopicsError
+from topics.errors import NotAQueue, RecordTooLarge, RequestError, TopicFull, TopicsError
 from topics.model.append import Appended
 from topics.model.diff import Record, Tombstone
 from topics.model.stream import TypedJob
@@ -102,6 +102,16 @@ def test_a_producer_knows_what_partitions_took(face: Face) -> None:
         producer.close()
     assert futures[0].result(0).topic == f"{name}-0"
     assert [r.data for r in face.diff(f"{name}-0").records] == [{"name": "user7"}]
+
+
+def test_a_job_is_put_into_a_queue_that_is_made_for_it_and_never_into_a_log(face: Face) -> None:
+    name, plain = fresh("q"), fresh("t")
+    assert face.queue(name, Mail).put(Mail(to="a")).created
+    assert face.state(name).queue is not None
+    face.append(plain, [{"data": 1}])
+    with pytest.raises(NotAQueue, match=plain):
+        face.queue(plain).put(2)
+    assert face.state(plain).head_seq == 1
 
 
 def test_a_worker_works_backs_off_and_drains(face: Face) -> None:

@@ -49,7 +49,7 @@ def run_put(  # noqa: PLR0913 - one argument a flag
     sent: list[Future[Sent]] = []
     count = 0
     with connect(url, context) as client, client.producer(topic, linger_ms=20) as producer:
-        for where, raw in _given(data or []):
+        for where, raw in given_values(data or []):
             value, fields = parse_value(raw, where=where, text=text, whole=whole)
             sent[1:] = [producer.send(value, **{"tag": tag, "key": key, "node": node, **fields})]
             count += 1
@@ -88,7 +88,7 @@ def parse_value(raw: bytes, *, where: str, text: bool, whole: bool) -> Value:
     return record["data"], fields
 
 
-def _given(arguments: list[str]) -> Iterator[tuple[str, bytes]]:
+def given_values(arguments: list[str]) -> Iterator[tuple[str, bytes]]:
     """Yield where each value stands, for messages, and its bytes: of arguments, else of stdin."""
     for number, argument in enumerate(arguments, start=1):
         yield f"argument {number}", os.fsencode(argument)

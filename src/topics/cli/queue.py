@@ -1,6 +1,8 @@
 """`topics queue`: jobs and those who work on them."""
 
+import secrets
 from collections import Counter
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -8,16 +10,21 @@ import typer
 from topics.cli.completion import complete_topics
 from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
 from topics.cli.output import fields_of, print_one, print_rows
+from topics.cli.put import given_values, parse_value
 from topics.cli.records import wire_record
 from topics.cli.redrive import foresee, redrive
 
-queue_app = typer.Typer(help="Look at queues; claim, ack and redrive jobs.", no_args_is_help=True)
+queue_app = typer.Typer(
+    help="Look at queues; put, claim, ack and redrive jobs.", no_args_is_help=True
+)
 
 QueueName = Annotated[
     str, typer.Argument(metavar="QUEUE", help="its name", autocompletion=complete_topics)
 ]
 Node = Annotated[str, typer.Option("--node", help="the name of the worker")]
 COLUMNS = ("queue", "ready", "in_flight", "dead_lettered", "dead_letter")
+PUT_JOBS = 1_000
+"""Jobs of one write."""
 JOB_COLUMNS = ("$seq", "lease_id", "deliveries", "$tag", "data")
 
 
@@ -40,6 +47,38 @@ def list_queues(
         if state.queue is not None
     ]
     print_rows(rows, COLUMNS, as_json=as_json)
+
+
+@queue_app.command("put")
+def put_jobs(
+    queue: QueueName,
+    data: Annotated[
+        list[str] | None, typer.Argument(metavar="[DATA]...", help="JSON; none: lines of stdin")
+    ] = None,
+    *,
+    text: Annotated[bool, typer.Option("--text", help="the data is text, not JSON")] = False,
+    tag: Annotated[str | None, typer.Option("--tag", help="of every job")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+    context: ContextName = None,
+) -> None:
+    """Add jobs: one for each DATA, or for each line of stdin.
+
+    A queue that is absent is made; a topic that is a log is refused.
+    """
+    values = (
+        parse_value(raw, where=where, text=text, whole=False)[0]
+        for where, raw in given_values(data or [])
+    )
+    told: dict[str, object] = {"queue": queue, "count": 0}
+    with connect(url, context) as client:
+        while batch := [*islice(values, PUT_JOBS)]:
+            records = [{"data": value, **({} if tag is None else {"tag": tag})} for value in batch]
+            key = secrets.token_hex(16)  # with one the client may try again
+            added = client.append(queue, records, idempotency_key=key, queue=True)
+            told = {"first_seq": added.first_seq, **told, "last_seq": added.last_seq}
+            told["count"] = int(str(told["count"])) + added.count
+    print_one(told, as_json=as_json)
 
 
 @queue_app.command("claim")

@@ -106,6 +106,7 @@ class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace, AsyncClosing
         producer_id: str | None = None,
         producer_seq: int | None = None,
         create: bool = True,
+        queue: bool = False,
     ) -> Appended:
         """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
         return await self._call(
@@ -117,6 +118,7 @@ class AsyncTopics(AsyncGroupsFace, AsyncBulkFace, AsyncHandlesFace, AsyncClosing
                 producer_id=producer_id,
                 producer_seq=producer_seq,
                 create=create,
+                queue=queue,
             )
         )
 

@@ -92,6 +92,7 @@ def append(
     producer_id: str | None = None,
     producer_seq: int | None = None,
     create: bool = True,
+    queue: bool = False,
 ) -> Call[Appended]:
     fields = {
         "records": list_records(records),
@@ -100,6 +101,7 @@ def append(
         "producer_id": producer_id,
         "producer_seq": producer_seq,
         "create": None if create else False,
+        "queue": queue or None,
     }
     given = {name: value for name, value in fields.items() if value is not None}
     repeatable = idempotency_key is not None or producer_id is not None

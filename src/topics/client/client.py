@@ -105,6 +105,7 @@ class Topics(GroupsFace, BulkFace, HandlesFace, Closing):
         producer_id: str | None = None,
         producer_seq: int | None = None,
         create: bool = True,
+        queue: bool = False,
     ) -> Appended:
         """Append records (`data`, and optionally `tag`, `node`, `meta`), all or nothing."""
         return self._call(
@@ -116,6 +117,7 @@ class Topics(GroupsFace, BulkFace, HandlesFace, Closing):
                 producer_id=producer_id,
                 producer_seq=producer_seq,
                 create=create,
+                queue=queue,
             )
         )
 

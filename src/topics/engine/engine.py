@@ -44,6 +44,7 @@ from topics.engine.uploads import Uploads
 from topics.errors import (
     Closed,
     LimitReached,
+    NotAQueue,
     RequestError,
     RetryLater,
     StorageError,
@@ -533,6 +534,8 @@ class Engine:
         """Queue a write without waiting for it: `GroupCommit.flush` and a sync make it done."""
         if self._closed:
             self._check_open()
+        if write.options.queue and topic.queue is None:
+            raise NotAQueue(topic.name)
         shard = self.registry.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
@@ -563,6 +566,8 @@ class Engine:
     def plan_spread(self, parent: Partitioned, write: Write) -> Spread:
         """Decide which partition each record of a write goes to."""
         self._check_open()
+        if write.options.queue and parent.config.type != "queue":
+            raise NotAQueue(parent.name)
         if self.config.max_total_bytes:  # before the first part: all of it fits, or none
             self._check_total_bytes(write.batch.payload_bytes)
         return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)

@@ -54,6 +54,7 @@ class _Envelope(Struct, frozen=True, kw_only=True):
     create: bool = True
     config: dict[str, Any] | None = None
     disable_backpressure: bool = False
+    queue: bool = False
 
 
 def read_write(
@@ -87,12 +88,13 @@ def read_write(
         producer_id=envelope.producer_id,
         producer_seq=envelope.producer_seq,
         create=envelope.create,
+        queue=envelope.queue,
     )
     check_options(options)
     return Write(
         batch=batch,
         options=options,
-        config=envelope.config or {},
+        config=_config_of(envelope.config or {}, options),
         patient=not envelope.disable_backpressure,
     )
 
@@ -117,7 +119,7 @@ def encode_write(records: Iterable[Mapping[str, Any]], *, node: str | None = Non
     return encode_json(fields, what="records")
 
 
-def build_write(
+def build_write(  # noqa: PLR0913 - one argument a field of the contract
     records: Iterable[Mapping[str, Any]],
     limits: Limits,
     *,
@@ -126,6 +128,7 @@ def build_write(
     producer_id: str | None = None,
     producer_seq: int | None = None,
     create: bool = True,
+    queue: bool = False,
     keyed: bool = False,
     dead_letters: bool = False,
 ) -> Write:
@@ -135,11 +138,21 @@ def build_write(
         producer_id=producer_id,
         producer_seq=producer_seq,
         create=create,
+        queue=queue,
     )
     check_options(options)
     body = encode_write(records, node=node)
     write = read_write(body, limits, keyed=keyed, dead_letters=dead_letters)
-    return msgspec.structs.replace(write, options=options)
+    return msgspec.structs.replace(write, options=options, config=_config_of({}, options))
+
+
+def _config_of(config: dict[str, Any], options: WriteOptions) -> dict[str, Any]:
+    """Return the config of a topic that the write creates."""
+    if not options.queue:
+        return config
+    if config.get("type", "queue") != "queue":
+        raise RequestError("queue and a config of another type do not go together")
+    return {**config, "type": "queue"}
 
 
 def check_options(options: WriteOptions) -> None:

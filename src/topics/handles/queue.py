@@ -17,9 +17,29 @@ T = TypeVar("T")
 class QueueSource(Source, JobSource, Protocol):
     """What a queue's handle stands on."""
 
+    def append(
+        self,
+        topic: str,
+        records: list[dict[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+        create: bool = True,
+        queue: bool = False,
+    ) -> Appended: ...
+
 
 class AsyncQueueSource(AsyncSource, AsyncJobSource, Protocol):
     """What a queue's handle stands on, awaited."""
+
+    async def append(
+        self,
+        topic: str,
+        records: list[dict[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+        create: bool = True,
+        queue: bool = False,
+    ) -> Appended: ...
 
 
 class QueueHandle(Generic[T]):
@@ -37,9 +57,9 @@ class QueueHandle(Generic[T]):
         meta: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Appended:
-        """Add one job for each value, all or nothing."""
+        """Add one job for each value, all or nothing; a topic that is absent becomes a queue."""
         records = build_records(self._payload, values, tag=tag, node=None, meta=meta)
-        return self._source.append(self.name, records, idempotency_key=idempotency_key)
+        return self._source.append(self.name, records, idempotency_key=idempotency_key, queue=True)
 
     def worker(
         self,
@@ -77,7 +97,9 @@ class AsyncQueueHandle(Generic[T]):
         idempotency_key: str | None = None,
     ) -> Appended:
         records = build_records(self._payload, values, tag=tag, node=None, meta=meta)
-        return await self._source.append(self.name, records, idempotency_key=idempotency_key)
+        return await self._source.append(
+            self.name, records, idempotency_key=idempotency_key, queue=True
+        )
 
     def worker(
         self,

@@ -67,6 +67,7 @@ ENVELOPE_FIELDS: Final = (
     "producer_seq",
     "idempotency_key",
     "disable_backpressure",
+    "queue",
     "op",
     "topic",
     "request_id",

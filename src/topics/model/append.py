@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from topics.limits import MAX_IDEMPOTENCY_KEY_CHARS, MAX_KEY_BYTES, MAX_META_KEYS
+from topics.model.diff import Seq
 from topics.model.partitions import Placement
 from topics.model.performance import Performance
 from topics.model.topic_config import TopicConfig
@@ -55,6 +56,8 @@ class WriteOptions(Struct, frozen=True, kw_only=True):
     producer_id: str | None = None
     producer_seq: int | None = None
     create: bool = True
+    queue: bool = False
+    """They are jobs: the topic has to be a queue, and is made one."""
 
     @property
     def repeatable(self) -> bool:
@@ -95,6 +98,11 @@ class AppendBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         TopicConfig | None, Meta(description="used only if this write creates the topic")
     ] = None
     disable_backpressure: bool = False
+    producer_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    producer_seq: Annotated[Seq, Meta(description="rises with each write")] | None = None
+    queue: Annotated[
+        bool, Meta(description="these are jobs: 409 for a log, an absent topic becomes a queue")
+    ] = False
 
 
 class AppendReply(Struct, frozen=True, kw_only=True):

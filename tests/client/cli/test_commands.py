@@ -175,6 +175,19 @@ def test_jobs_are_claimed_and_acked(run: Run, api: Topics) -> None:
     assert (listed["ready"], listed["in_flight"]) == (0, 1)
 
 
+def test_jobs_are_put_into_a_queue_that_is_made_for_them(run: Run, api: Topics) -> None:
+    queue, plain = fresh("q"), fresh("t")
+    put = run("queue", "put", queue, '{"to":"a"}', '"b"', "--tag", "t")
+    assert put.lines == [{"queue": queue, "count": 2, "first_seq": 1, "last_seq": 2}]
+    jobs = api.claim(queue, node="w", max=5).jobs
+    assert [(job.data, job.tag) for job in jobs] == [({"to": "a"}, "t"), ("b", "t")]
+    api.append(plain, [{"data": 1}])
+    refused = run("queue", "put", plain, "1")
+    assert refused.code != 0
+    assert "is a log" in refused.err
+    assert api.state(plain).head_seq == 1
+
+
 def test_dead_letters_go_back_to_where_they_came_from(run: Run, api: Topics) -> None:
     queue, dead = fresh("q"), fresh("dead")
     api.create(dead)

@@ -43,6 +43,7 @@ CASES: dict[str, str] = {
     "router put": "evil {n}copy",
     "router rm": "evil->copy --dry-run",
     "queue ls": "",
+    "queue put": "{n}jobs 1 --tag t",
     "queue claim": "jobs --node w --max 2",
     "queue ack": "jobs 1 --node nobody",
     "queue redrive": "dead --dry-run",

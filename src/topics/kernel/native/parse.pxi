@@ -7,7 +7,7 @@ cdef enum:
     KEY_MEMBER_BYTES = 8
     # What fits here is parsed without malloc; most requests do.
     LOCAL_RECORDS = 8
-    MEMBERS = 9
+    MEMBERS = 10
     # The longest name has 20 letters, an escape 6 bytes.
     NAME_BYTES_MAX = 120
 
@@ -25,9 +25,10 @@ cdef enum:
     FIELD_PRODUCER_SEQ = 10
     FIELD_IDEMPOTENCY_KEY = 11
     FIELD_DISABLE_BACKPRESSURE = 12
-    FIELD_OP = 13
-    FIELD_TOPIC = 14
-    FIELD_REQUEST_ID = 15
+    FIELD_QUEUE = 13
+    FIELD_OP = 14
+    FIELD_TOPIC = 15
+    FIELD_REQUEST_ID = 16
 
     TEXT_ABSENT = 0
     TEXT_PLAIN = 1
@@ -215,6 +216,8 @@ cdef int name_member(const uint8_t* at, Py_ssize_t size) noexcept nogil:
     elif size == 5:
         if memcmp(at, b"topic", 5) == 0:
             return FIELD_TOPIC
+        if memcmp(at, b"queue", 5) == 0:
+            return FIELD_QUEUE
     elif size == 10:
         if memcmp(at, b"request_id", 10) == 0:
             return FIELD_REQUEST_ID
