@@ -40,9 +40,8 @@ RESERVED: Final[Mapping[str, Reserved]] = MappingProxyType(
     {
         "TOPICS_CONFIG": Reserved("path of the TOML file the command line reads"),
         "TOPICS_PURE_PYTHON": Reserved("1: run the pure-Python kernel"),
-        "TOPICS_API_KEYS": Reserved(
-            "keys of the HTTP server: only here, never a flag", secret=True
-        ),
+        "TOPICS_API_KEYS": Reserved("keys of the server: never a flag", secret=True),
+        "TOPICS_API_KEYS_FILE": Reserved("a file with the keys of the server, one a line"),
         "TOPICS_URL": Reserved("where clients and the command line find the server"),
         "TOPICS_TOKEN": Reserved("the key that clients and the command line show", secret=True),
         "TOPICS_TOKEN_FILE": Reserved("a file with the key that jobs of the pipeline show"),

@@ -153,6 +153,31 @@ def test_no_key_is_ever_told(server: ServerProcess) -> None:
         assert not any(secret in text for text in texts)
 
 
+def environment_of(pid: int) -> bytes:
+    """Return what the system shows of it to those who may look."""
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="a system without /proc")
+def test_no_key_is_in_what_the_system_shows_of_the_process(server: ServerProcess) -> None:
+    shown = environment_of(server.pid)
+    assert b"TOPICS_WAL_FILE_BYTES=" in shown
+    assert not any(key.encode() in shown for key in (ALL, READER, OTHER))
+    assert b"TOPICS_API_KEYS=\0" in shown
+    assert "can be read in the environment" not in server.said
+
+
+def test_keys_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("first\nsecond:read\n", encoding="utf-8")
+    settings = {"TOPICS_API_KEYS_FILE": str(file)}
+    with ServerProcess(str(tmp_path / "data"), settings=settings) as server:
+        for key, reads, writes in (("first", 200, 200), ("second", 200, 403), ("third", 401, 401)):
+            with open_client(server.url, key=key) as client:
+                assert client.get("/v0/topics").status_code == reads
+                assert client.request("DELETE", "/v0/topics/x").status_code == writes
+
+
 def test_no_key_is_on_the_disk(server: ServerProcess) -> None:
     with open_client(server.url, key=ALL) as client:
         Api(client).append(fresh(), 1)
@@ -172,6 +197,8 @@ def test_no_key_is_on_the_disk(server: ServerProcess) -> None:
         "k:r+",
         ",",
         "k:x",
+        "",
+        "kä",
     ],
 )
 def test_a_malformed_entry_stops_the_start(tmp_path: Path, keys: str) -> None:

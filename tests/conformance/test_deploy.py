@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.conformance.api import Api, open_client
 
+from topics.cli.keys import KEYS_FILE
 from topics.config import settings
 from topics.testing.server_process import ServerProcess
 
@@ -83,6 +84,20 @@ def test_no_key_and_no_password_is_written_down() -> None:
         assert not (DEPLOY / secret["file"]).exists()
     texts = [path.read_text() for path in DEPLOY.rglob("*") if path.is_file()]
     assert not any(re.search(r"^[^#\n]*TOPICS_API_KEYS=", text, re.MULTILINE) for text in texts)
+
+
+def test_the_server_gets_its_keys_as_a_file_everywhere() -> None:
+    service = (DEPLOY / "systemd/topics.service").read_text()
+    found = re.search(r"^LoadCredential=(\w+):/", service, re.MULTILINE)
+    assert found is not None
+    assert f"\nEnvironment={KEYS_FILE}=%d/{found[1]}\n" in service
+    compose = load_yaml("compose.yaml")
+    topics = compose["services"]["topics"]
+    name = topics["environment"][KEYS_FILE].removeprefix("/run/secrets/")
+    assert name in topics["secrets"]
+    assert name in compose["secrets"]
+    assert "EnvironmentFile" not in service
+    assert "env_file" not in topics
 
 
 def dockerfile() -> str:

@@ -106,7 +106,7 @@ class Keyring:
 
 
 def parse_keys(text: str) -> Keyring:
-    """Read `TOPICS_API_KEYS`: `key`, `key:scopes`, `key:scopes:prefixes`, by comma."""
+    """Read what `TOPICS_API_KEYS` holds: `key`, `key:scopes`, `key:scopes:prefixes`, by comma."""
     callers: list[Caller] = []
     entries = text.split(",") if text.strip() else []
     for number, raw in enumerate(entries, start=1):
@@ -121,6 +121,11 @@ def _parse_entry(entry: str, number: int) -> Caller:
     key, *rest = entry.split(":", 2)
     if not key:
         raise ConfigError(f"TOPICS_API_KEYS: entry {number} has no key before its first colon")
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"TOPICS_API_KEYS: the key of entry {number} has characters that no header carries as "
+            "they are: make it of printable ASCII"
+        )
     scopes = _parse_scopes(rest[0], number) if rest else ALL_SCOPES
     prefixes: tuple[str, ...] = ()
     if len(rest) > 1 and rest[1]:

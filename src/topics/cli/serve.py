@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
+from topics.cli.keys import KEYS, KEYS_FILE, is_shown, take_keys
 from topics.cli.notify import Heartbeat, from_environment
 from topics.cli.settings import with_settings
 from topics.clock import SystemClock
@@ -32,7 +33,7 @@ class Beside(Protocol):
 def run_serve(loaded: LoadedConfig) -> None:
     """Serve a data directory over HTTP until Ctrl-C or SIGTERM.
 
-    Keys come from the environment alone: TOPICS_API_KEYS=key:scopes:prefixes,…
+    Keys are no flags: TOPICS_API_KEYS=key:scopes:prefixes,… or a file, TOPICS_API_KEYS_FILE.
     """
     serve_until_stopped(loaded.config)
 
@@ -41,6 +42,11 @@ def serve_until_stopped(
     config: ServerConfig, *, beside: "Callable[[Server, Keyring], Beside | None]" = lambda *_: None
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; what `beside` starts when ready ends with the server."""
+    keys = take_keys(os.environ)  # first of all: until then the system shows them
+    if is_shown(KEYS):
+        typer.echo(
+            f"{KEYS} can be read in the environment of this process: use {KEYS_FILE}", err=True
+        )
     try:
         from topics.api.auth import parse_keys  # noqa: PLC0415 - an extra: its lack is explained
         from topics.api.server import serve  # noqa: PLC0415
@@ -50,8 +56,7 @@ def serve_until_stopped(
             "run pip install 'topics-log[server,cli]'"
         ) from missing
     raise_limit()
-    # Taken out of the environment: no child process and no dump of it shows the keys.
-    keyring = parse_keys(os.environ.pop("TOPICS_API_KEYS", ""))
+    keyring = parse_keys(keys)
     notifier = from_environment(os.environ)
     company = _Company()
 

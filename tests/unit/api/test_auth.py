@@ -35,7 +35,7 @@ def test_every_form_of_an_entry(entry: str, scopes: set[str], prefixes: tuple[st
 @pytest.mark.parametrize(
     "text",
     [":read", "k:x", "k:read+", "k:+read", "k:read write", "k:READ", "k:r:a||b", "k:r:|a", "a,,b",
-     "a,", ",", "k,k:r"],
+     "a,", ",", "k,k:r", "kä", "k\u20ac:r", "k\udcff", "k\x7f"],
 )  # fmt: skip
 def test_a_malformed_entry_stops_the_start_without_telling_the_key(text: str) -> None:
     secret = text.replace("k", "hunter2")

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from topics.api.auth import parse_keys
 from topics.cli import exit_codes, serve
+from topics.cli.keys import take_keys
+from topics.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -65,6 +68,42 @@ def test_keys_leave_the_environment(
     assert never_runs == ["run"]
     assert "TOPICS_API_KEYS" not in os.environ
     assert "hunter2" not in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_keys_that_are_set_but_empty_do_not_open_the_server(
+    run: "Run", never_runs: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    monkeypatch.setenv("TOPICS_API_KEYS", text)
+    outcome = run("serve")
+    assert (outcome.code, never_runs) == (exit_codes.USAGE, [])
+    assert "TOPICS_API_KEYS is set, but there is no key in it" in outcome.err
+    file = tmp_path / "keys"
+    file.write_text(f"{text}\n\n", encoding="utf-8")
+    for named in (str(file), ""):
+        monkeypatch.setenv("TOPICS_API_KEYS_FILE", named)
+        outcome = run("serve")
+        assert (outcome.code, never_runs) == (exit_codes.USAGE, [])
+        assert "TOPICS_API_KEYS_FILE is set, but" in outcome.err
+
+
+def test_keys_may_stand_in_a_file_by_line_or_by_comma(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_bytes(b"hunter2:r\r\n\n  other:rw:a.,\nthird,fourth\n")
+    environ = {"TOPICS_API_KEYS_FILE": str(file)}
+    keyring = parse_keys(take_keys(environ))
+    assert keyring.identify("hunter2").scopes == {"read"}
+    assert keyring.identify("other").prefixes == ("a.",)
+    assert keyring.identify("third").scopes == keyring.identify("fourth").scopes
+    assert take_keys({}) == ""
+    with pytest.raises(ConfigError, match="both set"):
+        take_keys({**environ, "TOPICS_API_KEYS": "k"})
+    file.write_bytes(b"hunter2\xff")
+    with pytest.raises(ConfigError, match="not UTF-8") as refused:
+        take_keys(environ)
+    assert "hunter" not in str(refused.value)
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        take_keys({"TOPICS_API_KEYS_FILE": str(tmp_path / "none")})
 
 
 def test_keys_are_no_flag(run: "Run") -> None:
