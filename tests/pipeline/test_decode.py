@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import topics
+from topics.engine import engine
 from topics.errors import CorruptData, OptionError, TopicNotFound
 from topics.kernel import SEGMENT_LAYOUT
 from topics.model.segments import Manifest
@@ -161,6 +162,17 @@ def test_a_directory_in_use_is_read_with_a_warning(
         state = DirectoryCatalog(directory).states(["orders"])[0]
     assert state.head_seq == 4
     assert "is in use, or was not closed" in caplog.messages[0]
+
+
+def test_a_directory_whose_stop_left_records_on_the_log_is_read_with_a_warning(
+    directory: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "ABSORBED_AT_STOP_MAX", 0)
+    with topics.open(directory) as log:
+        log.append("orders", [{"data": "newest"}])
+    state = DirectoryCatalog(directory).states(["orders"])[0]
+    assert state.head_seq == 4
+    assert "very many topics" in caplog.messages[0]
 
 
 def test_a_partitioned_topic_of_a_directory_is_all_of_its_partitions(tmp_path: Path) -> None:

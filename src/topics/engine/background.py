@@ -189,8 +189,9 @@ class Background:
         for shard in self._engine.shards:
             if shard.commit.queue_depth:
                 shard.commit.sync_once()  # for whoever asked a thread that had stopped
-        for loop in [self._spares, self._segments, self._cold]:
-            loop.stop()
+        with self._engine.hurried():
+            for loop in [self._spares, self._segments, self._cold]:
+                loop.stop()
 
     def _loop(
         self,

@@ -3,16 +3,19 @@
     take chunks (lock) → convert and write → sync segments → swap chunks for segments (lock)
     → CheckpointMark, sync
 
-In a flood the device takes and syncs a segment while the next one is converted.
+Many topics go in slices, each with a mark of its own: nobody waits long for the lock, and a stop
+waits for one slice alone. In a flood the device takes and syncs a segment while the next one is
+converted.
 Keeps: a CheckpointMark is written only after everything it names is synced; a delete that comes
 while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +35,8 @@ WRITE_BYTES = 512 * 1024
 """So much is converted and written at a time: it stays in the cache of a core."""
 DIRECT_WRITE_BYTES = 4 * 1024 * 1024
 """The same past the page cache: most often a whole segment, which the device takes uncopied."""
+SLICE_TOPICS = 128
+"""So many topics are taken at a time: the lock is held for some ms."""
 WAITING_WRITES_MAX = 2
 """So many may wait for the device: they hold what was converted."""
 
@@ -121,20 +126,66 @@ def checkpoint_shard(
     config: ServerConfig,
     is_flood: bool = False,
     may_write_beside: bool = False,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Absorb every published record of a shard into segments, in a flood past the page cache.
 
+    When it is not wanted any more, what is left stays on the WAL, and is replayed from there.
     What ran out, room or descriptors, leaves everything as it was; any other failure makes the
     shard read-only, because what reached the segment files is unknown until a restart reads them.
     """
-    _finish_undo(shard)
     with shard.lock:
         finished = shard.commit.flush()
         replay_from = shard.commit.oldest_unpublished()
+        dirty = list(shard.dirty)
+    shard.commit.wake(finished)
+    for topics in _slices(dirty):
+        if not is_wanted():
+            return
+        _absorb(
+            shard,
+            topics,
+            stores=stores,
+            config=config,
+            is_flood=is_flood,
+            may_write_beside=may_write_beside,
+        )
+    shard.replay_from = replay_from
+
+
+def absorb_topics(
+    shard: Shard, topics: Iterable[Topic], *, stores: Stores, config: ServerConfig
+) -> None:
+    """Absorb what some topics of a shard have published."""
+    for some in _slices(topics):
+        _absorb(shard, some, stores=stores, config=config, is_flood=False, may_write_beside=False)
+
+
+def _slices(topics: Iterable[Topic]) -> Iterator[list[Topic]]:
+    """Yield topics by their ids, some at a time; at least once, for the mark."""
+    ordered = sorted(topics, key=attrgetter("id"))
+    for start in range(0, max(1, len(ordered)), SLICE_TOPICS):
+        yield ordered[start : start + SLICE_TOPICS]
+
+
+def _absorb(
+    shard: Shard,
+    topics: list[Topic],
+    *,
+    stores: Stores,
+    config: ServerConfig,
+    is_flood: bool,
+    may_write_beside: bool,
+) -> None:
+    _finish_undo(shard)
+    with shard.lock:
+        finished = shard.commit.flush()
         works = [
-            _Absorption(topic, stores, config, is_flood=is_flood) for topic in _by_id(shard.dirty)
+            _Absorption(topic, stores, config, is_flood=is_flood)
+            for topic in topics
+            if topic in shard.dirty and not topic.deleted
         ]
-        shard.dirty.clear()
+        shard.dirty.difference_update(topics)
     shard.commit.wake(finished)
     try:
         with _Writes(beside=is_flood and may_write_beside) as writes:
@@ -149,7 +200,6 @@ def checkpoint_shard(
         _fail(shard, error)
         raise
     _mark_absorbed(shard, works)
-    shard.replay_from = replay_from
 
 
 def _mark_absorbed(shard: Shard, works: list["_Absorption"]) -> None:
@@ -213,10 +263,6 @@ def _fail(shard: Shard, error: BaseException) -> None:
         error = DiskFailed(f"a checkpoint could not be finished: {error!r}")
     with shard.lock:
         shard.commit.log.fail(error)
-
-
-def _by_id(topics: set[Topic]) -> list[Topic]:
-    return sorted((t for t in topics if not t.deleted), key=lambda topic: topic.id)
 
 
 class _Piece:
@@ -397,6 +443,7 @@ class _Absorption:
             if self._takes(piece, chunk, seq):
                 return piece
         elif self._active is not None:
+            self._active.idx()  # read now if it was not yet: nothing may fail in the swap
             piece = _Piece(self._active, writes, is_new=False, past_cache=self._past_cache)
             if self._takes(piece, chunk, seq):
                 self._pieces.append(piece)

@@ -16,7 +16,7 @@ from topics.config import ServerConfig, wal_shard_count
 from topics.engine import maintenance
 from topics.engine.append import Append, Repeat, close_reservation, submit_append
 from topics.engine.backup import BackupCopy
-from topics.engine.checkpoint import checkpoint_shard
+from topics.engine.checkpoint import absorb_topics, checkpoint_shard
 from topics.engine.compact import Compaction
 from topics.engine.delete import Deletion, submit_delete
 from topics.engine.diff import DiffRequest, read_diff, touches_cold
@@ -87,6 +87,8 @@ from topics.storage.wal.log import Position, WalLog, list_wal_files
 COPY_SETTINGS = ("durability", "discard")
 BACKUP_PASSES = 2
 """Copies of what there is before checkpoints have to wait for the last of it."""
+ABSORBED_AT_STOP_MAX = 1_000
+"""Of so many topics a stop writes segments, which takes a millisecond for each."""
 IDLE_MS = 1_000
 """A topic without writes for so long gives its reserved seqs back."""
 
@@ -117,6 +119,8 @@ class Engine:
         self._redrive_lock = threading.Lock()
         """Held by whoever brings dead letters back; taken before any other."""
         self._closed = False
+        self._is_stopping = False
+        """Long work in the background ends where it may be cut."""
         self._dropped_ids: deque[int] = deque()
         """Deleted topics whose files wait for whoever holds `_cold_lock`."""
         self._log_hold: dict[str, Position] = {}
@@ -140,6 +144,7 @@ class Engine:
             cache_intact=data_dir.cache_is_intact(self.disk),
             progress=progress,
         )
+        data_dir.mark_started(self.disk)
         self._snapshot_number = found.snapshot_number
         self._kept_places = [found.snapshot_places] if found.snapshot_places else []
         self.shards = self._open_shards(found)
@@ -846,6 +851,7 @@ class Engine:
                         config=self.config,
                         is_flood=is_flood,
                         may_write_beside=self.may_write_beside,
+                        is_wanted=lambda: not self._is_stopping,
                     )
                 except StorageError as error:
                     # One bad shard does not keep the others' WAL from being absorbed.
@@ -853,23 +859,44 @@ class Engine:
         if failure is not None:
             raise failure
 
-    def snapshot(self, *, clean: bool = False) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Checkpoint, save the metadata, trim the WAL."""
         with self._work_lock:
             self.checkpoint()
+            return self._save_snapshot(clean=False)
+
+    def _absorb_at_stop(self) -> None:
+        """Checkpoint, unless that takes longer than to replay the log: a start does so.
+
+        Copies are not on the log: those are absorbed in any case.
+        """
+        for shard in self.shards:
+            shard.commit.log.check_writable()
+        if sum(len(shard.dirty) for shard in self.shards) <= ABSORBED_AT_STOP_MAX:
+            self.checkpoint()
+            return
+        for shard in self.shards:
+            copies = [topic for topic in shard.dirty if topic.link is not None]
+            absorb_topics(shard, copies, stores=self.stores, config=self.config)
+
+    def _save_snapshot(self, *, clean: bool) -> Snapshot:
+        with self._work_lock:
             with self.registry.lock:
                 by_shard: dict[Shard, list[Topic]] = {shard: [] for shard in self.shards}
                 for shard, topic in self.registry.each():
                     by_shard[shard].append(topic)
-                snapshot = capture(
-                    self.shards,
-                    by_shard,
-                    self.registry.parents.all(),
-                    next_topic_id=self.registry.next_topic_id,
-                    hot_disk=self.disk,
-                    clean=clean,
-                    save_groups=self.groups.save,
-                )
+                parents = self.registry.parents.all()
+                next_topic_id = self.registry.next_topic_id
+            snapshot = capture(
+                self.shards,
+                by_shard,
+                parents,
+                next_topic_id=next_topic_id,
+                hot_disk=self.disk,
+                clean=clean,
+                save_groups=self.groups.save,
+                check_wanted=self._check_wanted,
+            )
             self._snapshot_number += 1
             save_snapshot(self.disk, self._snapshot_number, snapshot)
             places = {s.directory: Position(s.file, s.offset) for s in snapshot.shards}
@@ -944,6 +971,8 @@ class Engine:
         self.uploads.sweep()
         now_ms = self.clock.now_ms()
         for shard, topic in self.registry.each():
+            if self._is_stopping:
+                return
             with shard.lock:
                 self.registry.expire(topic)
                 if topic.enforce_caps():
@@ -969,6 +998,8 @@ class Engine:
         try:
             with self._work_lock:
                 for shard, topic in self.registry.each():
+                    if self._is_stopping:
+                        return
                     maintenance.index_tags(shard, topic)
                     maintenance.reclaim(shard, topic, stores=self.stores)
                     while maintenance.rewrite_one(shard, topic, config=self.config):
@@ -982,14 +1013,35 @@ class Engine:
         with self._segments_held():
             moved = 0
             for shard, topic in self.registry.each():
-                if self._closed:
+                if self._closed or self._is_stopping:
                     break
                 moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
                 maintenance.refresh_cold(shard, topic, stores=self.stores)
             return moved
 
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Have long work of other threads end where it may be cut: a stop waits for them."""
+        self._is_stopping = True
+        try:
+            yield
+        finally:
+            self._is_stopping = False
+
+    def _check_wanted(self) -> None:
+        if self._is_stopping:
+            raise Closed("the log is being closed")
+
     def close(self) -> None:
         """Stop cleanly: give back reservations, checkpoint, snapshot, release the directory."""
+        with self.hurried():
+            self._work_lock.acquire()
+        try:
+            self._close()
+        finally:
+            self._work_lock.release()
+
+    def _close(self) -> None:
         with self._work_lock:
             with self.registry.lock:
                 if self._closed:
@@ -1004,8 +1056,10 @@ class Engine:
                 for shard, topic in self.registry.each():
                     with shard.lock:
                         close_reservation(shard, topic)
-                self.snapshot(clean=True)
-                data_dir.mark_stopped(self.disk)
+                self._absorb_at_stop()
+                snapshot = self._save_snapshot(clean=True)
+                number = self._snapshot_number if snapshot.ends else None
+                data_dir.mark_stopped(self.disk, snapshot_number=number)
             finally:
                 self.abandon()
 

@@ -4,7 +4,7 @@ Keeps: what a snapshot says was synced before the snapshot was written; the WAL 
 to the older of the two snapshots that are kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
@@ -19,14 +19,19 @@ from topics.storage.snapshots.snapshot import (
     GroupsSnapshot,
     LinkSnapshot,
     PartitionedSnapshot,
+    RestSnapshot,
     RouterSnapshot,
     ShardSnapshot,
     Snapshot,
     TopicSnapshot,
+    encode_topic,
 )
 
+SLICE_TOPICS = 64
+"""So many are captured at a time: the lock is held for some ms."""
 
-def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
+
+def capture_topic(topic: Topic, *, hot_disk: Disk, with_rest: bool = False) -> TopicSnapshot:
     """Return one topic as a start would have to find it; the shard's lock is held."""
     keys, producers = topic.idempotency.save()
     holes = topic.holes
@@ -53,6 +58,25 @@ def capture_topic(topic: Topic, *, hot_disk: Disk) -> TopicSnapshot:
         link=_capture_link(topic),
         parent_id=0 if topic.parent is None else topic.parent.id,
         partition=topic.partition,
+        rest=_capture_rest(topic, hot_disk) if with_rest else None,
+    )
+
+
+def _capture_rest(topic: Topic, hot_disk: Disk) -> RestSnapshot | None:
+    """Return what spares a start to read the segments; nothing where it has to look at more."""
+    segments = [segment for segment in topic.segments() if segment.disk is hot_disk]
+    if topic.link is not None or any(segment.tier != "hot" for segment in segments):
+        return None
+    if topic.flagged:  # a power cut may take delete flags that are not synced yet
+        return None
+    if not topic.config.persists or len(segments) != len(topic.segments()):
+        return None
+    return RestSnapshot(
+        topic.live_records,
+        topic.live_bytes,
+        topic.oldest_ts,
+        topic.tags.has_runs,
+        [segment.sums for segment in segments],
     )
 
 
@@ -79,37 +103,61 @@ def capture(
     hot_disk: Disk,
     clean: bool,
     save_groups: Callable[[], GroupsSnapshot],
+    check_wanted: Callable[[], None],
 ) -> Snapshot:
-    """Return the state of every topic; each shard is captured at one moment and synced up to it."""
+    """Return the state of every topic, each at one moment and all synced; not all at the same.
+
+    A start applies what the log has behind the shards' places once more, in order: what a topic
+    was told since then does no harm twice. One that begins or ends meanwhile is on the log.
+    """
     captured: list[TopicSnapshot] = []
     places: list[ShardSnapshot] = []
+    ends: list[ShardSnapshot] = []
     groups = GroupsSnapshot()
+    is_still = clean
     for shard in shards:
         with shard.lock:
             shard.submit_floors()
             finished = shard.commit.flush()
-            shard.commit.log.check_writable()
-            # The end of the log with the state that it leads to: a clean stop trusts it.
             end = shard.commit.log.position
-            captured += [
-                capture_topic(topic, hot_disk=hot_disk)
-                for topic in topics[shard]
-                if not topic.deleted
-            ]
-            if shard is shards[0]:
-                groups = save_groups()
+            is_absorbed = clean and not shard.dirty
         shard.commit.wake(finished)
+        for some in _slices(topics[shard]):
+            check_wanted()
+            with shard.lock:
+                finished = shard.commit.flush()  # what was only queued may fail yet
+                states = [
+                    capture_topic(topic, hot_disk=hot_disk, with_rest=clean)
+                    for topic in some
+                    if not topic.deleted
+                ]
+            shard.commit.wake(finished)
+            captured += map(encode_topic, states)
+        if shard is shards[0]:
+            with shard.lock:
+                finished = shard.commit.flush()
+                groups = save_groups()
+            shard.commit.wake(finished)
         shard.commit.sync_once()
         shard.commit.log.check_writable()
-        places.append(ShardSnapshot(shard.directory, *(end if clean else shard.replay_from)))
+        is_still = is_still and shard.commit.log.position == end
+        place = end if is_absorbed else shard.replay_from
+        places.append(ShardSnapshot(shard.directory, *place))
+        ends.append(ShardSnapshot(shard.directory, *end))
     return Snapshot(
         next_topic_id=next_topic_id,
         shards=places,
         topics=captured,
-        clean=clean,
+        clean=is_still and places == ends,
         partitioned=[_capture_parent(parent) for parent in parents],
         groups=groups,
+        ends=ends if is_still else [],
     )
+
+
+def _slices(topics: list[Topic]) -> Iterator[list[Topic]]:
+    for start in range(0, len(topics), SLICE_TOPICS):
+        yield topics[start : start + SLICE_TOPICS]
 
 
 def _capture_parent(parent: Partitioned) -> PartitionedSnapshot:

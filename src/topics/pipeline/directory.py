@@ -49,10 +49,13 @@ class DirectoryCatalog:
                     self._topics[name], self._ids[name] = None, topic_id
         if not self._topics:
             raise OptionError(f"{path} holds no topics: it is neither a data nor a cold directory")
-        if self._disk.exists(paths.RUNNING):
+        is_whole = (
+            loaded is None or loaded[1].clean
+        )  # a stop with many topics leaves some on the log
+        if self._disk.exists(paths.RUNNING) or not is_whole:
             _log.warning(
-                "topics: %s is in use, or was not closed: its newest records are not in segments "
-                "yet and are not read; read with url, or stop the server first",
+                "topics: %s is in use, or was not closed, or with very many topics: the newest "
+                "records are not in segments yet and are not read; read with url",
                 path,
             )
 

@@ -94,6 +94,8 @@ def settle_queue(topic: Topic) -> None:
         if is_live(topic, move.seq):
             table.begin_move(table.track(move.seq))
     # A job whose claim was never on the log, because leases were not durable yet, is ready again.
+    if topic.floors.earliest_seq >= table.fresh_seq:
+        return
     seq = topic.first_live_from(topic.floors.earliest_seq)
     while seq < table.fresh_seq and seq <= topic.head_seq:
         if seq not in table.jobs:

@@ -44,9 +44,26 @@ def mark_running(disk: Disk) -> None:
     write_file(disk, paths.RUNNING, (disk.page_cache_id() or "").encode())
 
 
-def mark_stopped(disk: Disk) -> None:
+def mark_stopped(disk: Disk, *, snapshot_number: int | None) -> None:
+    """Note that nobody runs, and since which snapshot nobody has changed a file."""
+    if snapshot_number is not None:
+        write_file(disk, paths.STOPPED, b"%d\n" % snapshot_number)
     if disk.exists(paths.RUNNING):
         disk.unlink(paths.RUNNING)
+
+
+def is_as_stopped(disk: Disk, *, snapshot_number: int) -> bool:
+    """Tell whether every file is as it was when a snapshot was taken."""
+    if disk.exists(paths.RUNNING) or not disk.exists(paths.STOPPED):
+        return False
+    return disk.read(paths.STOPPED) == b"%d\n" % snapshot_number
+
+
+def mark_started(disk: Disk) -> None:
+    """Note, durably, that files may be changed from here on."""
+    if disk.exists(paths.STOPPED):
+        disk.unlink(paths.STOPPED)
+        disk.sync_dir(paths.META_DIR)
 
 
 def write_file(disk: Disk, path: str, content: Buffer) -> None:

@@ -4,6 +4,7 @@ import re
 
 FORMAT = "meta/FORMAT"
 RUNNING = "meta/RUNNING"
+STOPPED = "meta/STOPPED"
 WATCHES = "meta/watches.json"
 LOCK = ".topics.lock"
 META_DIR = "meta"

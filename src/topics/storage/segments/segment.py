@@ -9,10 +9,13 @@ Byte reference: docs/internals/formats/segment.md.
 """
 
 import struct
+import threading
 import weakref
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal, NamedTuple
+
+import msgspec
 
 from topics.errors import CorruptData, FileMissing, TooManyFiles
 from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
@@ -29,6 +32,23 @@ from topics.storage.segments.store import (
 )
 
 _OFFSET_LEN = struct.Struct("<II")
+_PROVING = threading.Lock()
+"""Held by whoever compares an index with its sums: once, for some µs, and no sum changes then."""
+_READING = threading.Lock()
+"""Held by whoever reads the index of an active segment for the first time."""
+
+
+class SegmentSums(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is known of a segment without its files."""
+
+    first_seq: int
+    count: int
+    data_bytes: int
+    live_records: int
+    live_bytes: int
+    tagged_records: int
+    first_ts: int
+    last_ts: int
 
 
 class View(NamedTuple):
@@ -69,9 +89,9 @@ class SealedPair(_Files):
         idx = self._idx
         if idx is None:
             segment = self._segment
-            idx = self._idx = segment.maps.open(
-                segment, partial(segment.disk.map, segment.idx_path)
-            )
+            idx = segment.maps.open(segment, partial(segment.disk.map, segment.idx_path))
+            segment.prove(idx)
+            self._idx = idx
         return idx
 
     def data(self) -> DataReader:
@@ -126,6 +146,10 @@ class Segment:
         self._active: _ActiveFiles | None = None
         self._pair = SealedPair(self)
         self._pinned = False
+        self._has_tail = False
+        """After `load`: the files hold more than what counts."""
+        self._is_proven = True
+        """Its index was read in this process; else its sums are those that a stop has saved."""
 
     # What it is.
 
@@ -144,6 +168,19 @@ class Segment:
     @property
     def sealed(self) -> bool:
         return self._active is None
+
+    @property
+    def sums(self) -> SegmentSums:
+        return SegmentSums(
+            self.first_seq,
+            self.count,
+            self.data_bytes,
+            self.live_records,
+            self.live_bytes,
+            self._tagged_now(),
+            self.first_ts,
+            self.last_ts,
+        )
 
     # Reading: any thread, no lock.
 
@@ -263,9 +300,16 @@ class Segment:
     def seal(self) -> None:
         """Make the segment immutable; its files stay open for those who still read from them."""
         assert self._active is not None
-        self.tagged_records = summarize_idx(self._active.idx).tagged_records
+        self.tagged_records = self._tagged_now()
         self._pair = SealedPair(self)
         self._active = None
+
+    def _tagged_now(self) -> int:
+        """Return how many records have a tag; only those of an active segment become more."""
+        active = self._active
+        if active is None or not active.was_read:
+            return self.tagged_records
+        return summarize_idx(active.idx).tagged_records
 
     # Deleting: the shard's lock held.
 
@@ -357,6 +401,7 @@ class Segment:
         tail and left out. A crash inside a rewrite leaves an `.idx` that reaches past its `.data`:
         it is built again.
         """
+        self._is_proven = True
         size = self.disk.size(self.data_path) if self.tier == "hot" else None
         if size is not None and not self.disk.exists(self.idx_path):
             self._rebuild_idx()
@@ -365,6 +410,7 @@ class Segment:
         if size is not None and summary.data_end > size:
             idx = self._rebuild_idx(entries=len(idx) // IDX_ENTRY_BYTES)
             summary = _summarize(idx, keep)
+        self._has_tail = summary.data_end != size or summary.entries * IDX_ENTRY_BYTES != len(idx)
         torn_tail = keep is not None
         if (
             summary.bad_index >= 0
@@ -382,13 +428,53 @@ class Segment:
         self.tagged_records = summary.tagged_records
         self.first_ts, self.last_ts = summary.first_ts, summary.last_ts
 
+    def restore(self, sums: SegmentSums) -> bool:
+        """Take count and sums as a stop has saved them; False where the files have other sizes.
+
+        Nobody has opened the directory since. The index is compared with them when it is first
+        read: a start with very many segments opens none of them.
+        """
+        try:
+            sizes = self.disk.size(self.data_path), self.disk.size(self.idx_path)
+        except FileMissing:
+            return False
+        if sizes != (sums.data_bytes, sums.count * IDX_ENTRY_BYTES):
+            return False
+        self.count, self.data_bytes = sums.count, sums.data_bytes
+        self.live_records, self.live_bytes = sums.live_records, sums.live_bytes
+        self.tagged_records = sums.tagged_records
+        self.first_ts, self.last_ts = sums.first_ts, sums.last_ts
+        self._is_proven = False
+        return True
+
+    def prove(self, idx: Buffer) -> None:
+        """Compare the index with the sums that a stop has saved, once."""
+        if not self._is_proven:
+            with _PROVING:
+                self._prove(idx)
+
+    def _prove(self, idx: Buffer) -> None:
+        if not self._is_proven:
+            found = summarize_idx(idx)
+            live = (found.live_records, found.live_bytes, found.first_ts, found.last_ts)
+            if (
+                found.bad_index >= 0
+                or (found.entries, found.data_end) != (self.count, self.data_bytes)
+                or live != (self.live_records, self.live_bytes, self.first_ts, self.last_ts)
+            ):
+                raise CorruptData(
+                    f"{self.idx_path} is not what the last stop has left: run topics repair",
+                    segment=self.idx_path,
+                )
+            self._is_proven = True
+
     def reopen_active(self) -> None:
-        """Go on appending after `load`, with everything behind it cut off."""
-        data, idx = self.disk.open(self.data_path), self.disk.open(self.idx_path)
-        data.truncate(self.data_bytes)
-        idx.truncate(self.count * IDX_ENTRY_BYTES)
-        entries = bytearray(idx.read_at(0, self.count * IDX_ENTRY_BYTES))
-        self._active = _ActiveFiles(self, entries)
+        """Go on appending after `load` or `restore`, with everything behind it cut off."""
+        active = _ActiveFiles(self, None)
+        if self._has_tail:
+            active.data_file.truncate(self.data_bytes)
+            active.idx_file.truncate(self.count * IDX_ENTRY_BYTES)
+        self._active = active
 
     def _rebuild_idx(self, *, entries: int | None = None) -> Buffer:
         """Write the `.idx` anew from the frames of `.data`.
@@ -420,11 +506,12 @@ class _ActiveFiles(_Files):
     Thousands of topics may have an active segment each: like maps, their files are closed in turn.
     """
 
-    __slots__ = ("_data", "_idx_file", "idx")
+    __slots__ = ("_data", "_entries", "_idx_file")
 
-    def __init__(self, segment: Segment, idx: bytearray) -> None:
+    def __init__(self, segment: Segment, entries: bytearray | None) -> None:
         super().__init__(segment)
-        self.idx = idx
+        self._entries = entries
+        """The index; read when somebody asks for it if it is not given."""
         self._data: DiskFile | None = None
         self._idx_file: DiskFile | None = None
 
@@ -433,6 +520,34 @@ class _ActiveFiles(_Files):
         self._data, self._idx_file = data, idx
         for _ in (data, idx):
             self._segment.maps.opened(self)
+
+    @property
+    def was_read(self) -> bool:
+        return self._entries is not None
+
+    @property
+    def idx(self) -> bytearray:
+        entries = self._entries
+        return self._read_idx() if entries is None else entries
+
+    @idx.setter
+    def idx(self, entries: bytearray) -> None:
+        self._entries = entries
+
+    def _read_idx(self) -> bytearray:
+        with _READING:
+            if self._entries is None:  # nobody changes anything before he has it
+                segment = self._segment
+                size = segment.count * IDX_ENTRY_BYTES
+                entries = bytearray(self.idx_file.read_at(0, size))
+                if len(entries) != size:
+                    raise CorruptData(
+                        f"{segment.idx_path} is cut short: run topics repair",
+                        segment=segment.idx_path,
+                    )
+                segment.prove(entries)
+                self._entries = entries
+            return self._entries
 
     @property
     def data_file(self) -> DiskFile:

@@ -89,6 +89,10 @@ class TagRuns:
             else:
                 self._runs.append(self._open(first_seq, last_seq))
 
+    @property
+    def has_runs(self) -> bool:
+        return bool(self._runs)
+
     def covers(self, segment: Segment) -> bool:
         return any(
             r.first_seq <= segment.first_seq and segment.last_seq <= r.last_seq for r in self._runs

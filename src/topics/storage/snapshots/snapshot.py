@@ -6,7 +6,8 @@ Byte reference: docs/internals/formats/snapshot.md.
 """
 
 import struct
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,7 @@ from topics.kernel import xxh3_64
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Disk, ReadableDisk
+from topics.storage.segments.segment import SegmentSums
 
 MAGIC = b"TPSN"
 VERSION = 1
@@ -78,6 +80,17 @@ class LinkSnapshot(Struct, frozen=True, array_like=True):
     routers: list[RouterSnapshot]
 
 
+class RestSnapshot(Struct, frozen=True, array_like=True):
+    """What a stop knows of the records of a topic, so that the next start need not read them."""
+
+    live_records: int
+    live_bytes: int
+    oldest_ts: int
+    has_tag_runs: bool
+    segments: list[SegmentSums]
+    """Those on the hot disk, ascending: all there are."""
+
+
 class TopicSnapshot(Struct, frozen=True, array_like=True):
     """One topic as it was when the snapshot was taken."""
 
@@ -102,6 +115,8 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     parent_id: int = 0
     """The partitioned topic that this is a partition of."""
     partition: int = 0
+    rest: RestSnapshot | None = None
+    """Only of a stop."""
 
 
 class PartitionedSnapshot(Struct, frozen=True, array_like=True):
@@ -149,6 +164,8 @@ class Snapshot(Struct, frozen=True, array_like=True):
     """The log ended exactly at the shards' places: a clean stop."""
     partitioned: list[PartitionedSnapshot] = msgspec.field(default_factory=list)
     groups: GroupsSnapshot = msgspec.field(default_factory=GroupsSnapshot)
+    ends: list[ShardSnapshot] = msgspec.field(default_factory=list)
+    """Only of a stop: where each log ended. Records that no segment holds may be before."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -156,8 +173,30 @@ _DECODER = msgspec.msgpack.Decoder(Snapshot)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    body = _ENCODER.encode(snapshot)
+    body = b"".join(_encode_body(snapshot))
     return HEADER.pack(MAGIC, VERSION, len(body), xxh3_64(body)) + body
+
+
+def encode_topic(topic: TopicSnapshot) -> TopicSnapshot:
+    """Return what stands for a topic in a snapshot that is only to be saved, in less memory."""
+    return cast("TopicSnapshot", msgspec.Raw(_ENCODER.encode(topic)))
+
+
+def _encode_body(snapshot: Snapshot) -> Iterator[bytes]:
+    """Encode many topics one after the other: other threads have their turn between them."""
+    fields = [getattr(snapshot, name) for name in snapshot.__struct_fields__]
+    yield _head_of_array(len(fields))
+    for field in fields:
+        if field is snapshot.topics:
+            yield _head_of_array(len(field))
+            yield from map(_ENCODER.encode, field)
+        else:
+            yield _ENCODER.encode(field)
+
+
+def _head_of_array(count: int) -> bytes:
+    """Return what msgpack has in front of the items of an array."""
+    return b"\xdd" + count.to_bytes(4, "big")
 
 
 def decode_snapshot(content: bytes, *, name: str) -> Snapshot:

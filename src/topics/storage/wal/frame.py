@@ -198,7 +198,9 @@ BODY_TYPES: dict[FrameType, type[Body]] = {
 }
 _TYPE_OF_BODY = {body: frame_type for frame_type, body in BODY_TYPES.items()}
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS = {t: msgspec.msgpack.Decoder(body) for t, body in BODY_TYPES.items()}
+_DECODERS: dict[int, msgspec.msgpack.Decoder[Body]] = {
+    int(t): msgspec.msgpack.Decoder(body) for t, body in BODY_TYPES.items()
+}
 
 
 _SYNC_MARK_BYTES = 19
@@ -235,7 +237,8 @@ def decode_control(buffer: Buffer, offset: int) -> Body:
     """Decode the body of a control frame that a scan has already found whole."""
     _, frame_type, _, _, _, _, node_len, tag_len, data_len = HEADER.unpack_from(buffer, offset)
     start = offset + HEADER.size + node_len + tag_len
-    return _DECODERS[FrameType(frame_type)].decode(bytes(buffer[start : start + data_len]))
+    decoder = _DECODERS.get(frame_type) or _DECODERS[FrameType(frame_type)]
+    return decoder.decode(bytes(buffer[start : start + data_len]))
 
 
 def frame_ts(buffer: Buffer, offset: int) -> int:
