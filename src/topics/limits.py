@@ -78,6 +78,14 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_group_members: Annotated[
         int, _count("members of one consumer group; 0: unlimited", low=0, high=NO_CEILING)
     ] = 256
+    max_producers: Annotated[
+        int,
+        _count("producers that one topic remembers; 0: unlimited", low=0, high=NO_CEILING),
+    ] = 100_000
+    max_idempotency_keys: Annotated[
+        int,
+        _count("idempotency keys that one topic remembers; 0: unlimited", low=0, high=NO_CEILING),
+    ] = 500_000
     max_watch_sessions: Annotated[
         int, _count("watch sessions; 0: unlimited", low=0, high=NO_CEILING)
     ] = 10_000

@@ -19,6 +19,7 @@ DEFAULTS: Reply = {
     "auto_priority": True,
     "auto_create": True,
     "idempotency_window_ms": 120_000,
+    "producer_expiry_ms": 604_800_000,
     "dedupe_node": True,
     "lease_ms": 30_000,
     "claim_jitter_ms": 0,

@@ -196,14 +196,15 @@ def submit_append(
     shard.commit.admit(len(batch.frames))
     now_ms = clock.now_ms()
     config = topic.config
-    window_ms = config.idempotency_window_ms
     repeat, repeatable = None, options.repeatable
     if repeatable:
-        repeat = topic.idempotency.find(options, now_ms=now_ms, window_ms=window_ms)
+        repeat = topic.idempotency.find(options, now_ms=now_ms, config=config)
     if repeat is not None:
         ticket = Repeat(topic, repeat, needs_sync=topic.awaiting_sync > 0, waiter=waiter)
         shard.commit.submit(ticket)
         return ticket
+    if repeatable:
+        shard.check_memory(topic, options, now_ms=now_ms)
     if config.discard == "reject":
         check_caps(shard, topic, batch, now_ms=now_ms)
     first_seq = topic.next_seq
@@ -215,7 +216,12 @@ def submit_append(
     dedupe = None
     if repeatable:
         dedupe = _dedupe_of(options, first_seq=first_seq, count=batch.count)
-        topic.idempotency.remember(dedupe, ts=topic.last_ts, window_ms=window_ms)
+        topic.idempotency.remember(
+            dedupe,
+            ts=topic.last_ts,
+            window_ms=config.idempotency_window_ms,
+            expiry_ms=config.producer_expiry_ms,
+        )
     append = Append(
         shard,
         topic,

@@ -247,7 +247,9 @@ class Engine:
                 window_us=(self.config.commit_window_min_us, self.config.commit_window_max_us),
             )
             replay_from = found.snapshot_places.get(directory, Position(1, 0))
-            shards.append(Shard(number, directory, commit, replay_from=replay_from))
+            shards.append(
+                Shard(number, directory, commit, replay_from=replay_from, config=self.config)
+            )
         return shards
 
     def _remove_stale_logs(self) -> None:
@@ -977,9 +979,7 @@ class Engine:
                 self.registry.expire(topic)
                 if topic.enforce_caps():
                     shard.floors_due.add(topic)
-                topic.idempotency.forget_old(
-                    now_ms=now_ms, window_ms=topic.config.idempotency_window_ms
-                )
+                topic.idempotency.forget_old(now_ms=now_ms, config=topic.config)
                 if now_ms - topic.last_ts > IDLE_MS:
                     close_reservation(shard, topic)
             with self._work_lock:

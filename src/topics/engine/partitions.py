@@ -277,7 +277,7 @@ def _count_of_first(
                 found = topic.idempotency.find(
                     options,
                     now_ms=clock.now_ms(),
-                    window_ms=topic.config.idempotency_window_ms,
+                    config=topic.config,
                 )
             if found is not None and found.count:
                 return count

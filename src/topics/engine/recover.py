@@ -562,7 +562,9 @@ def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:
     elif isinstance(body, frame.HeadWatermark):
         topic.reserved_seq = body.ceiling
     elif isinstance(body, frame.Dedupe):
-        topic.idempotency.remember(body, ts=ts, window_ms=topic.config.idempotency_window_ms)
+        config = topic.config
+        window_ms, expiry_ms = config.idempotency_window_ms, config.producer_expiry_ms
+        topic.idempotency.remember(body, ts=ts, window_ms=window_ms, expiry_ms=expiry_ms)
     elif isinstance(body, frame.Lease):
         if topic.queue is not None:
             topic.replayed_deletes += apply_lease(topic.queue, body)

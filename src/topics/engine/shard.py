@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
+from topics.config import ServerConfig
 from topics.engine.topics.topic import Topic
+from topics.model.append import WriteOptions
 from topics.storage.wal.frame import EvictWatermark, encode_control
 from topics.storage.wal.group_commit import GroupCommit, Ticket
 from topics.storage.wal.log import Position
@@ -13,11 +15,19 @@ class Shard:
     """The topics of one shard share its lock, its log and its order."""
 
     def __init__(
-        self, number: int, directory: str, commit: GroupCommit, *, replay_from: Position
+        self,
+        number: int,
+        directory: str,
+        commit: GroupCommit,
+        *,
+        replay_from: Position,
+        config: ServerConfig,
     ) -> None:
         self.number = number
         self.directory = directory
         self.commit = commit
+        self._max_keys = config.max_idempotency_keys
+        self._max_producers = config.max_producers
         self.lock = commit.lock
         self.dirty: set[Topic] = set()
         """Topics with chunks that no segment holds yet."""
@@ -46,6 +56,16 @@ class Shard:
         ticket = Ticket([frame], frames=1, needs_sync=needs_sync, publish=_nothing, abort=abort)
         self.commit.submit(ticket)
         return ticket
+
+    def check_memory(self, topic: Topic, options: WriteOptions, *, now_ms: int) -> None:
+        """Refuse a write whose key or producer the topic has no room to remember."""
+        topic.idempotency.check_room(
+            options,
+            now_ms=now_ms,
+            config=topic.config,
+            max_keys=self._max_keys,
+            max_producers=self._max_producers,
+        )
 
     def submit_batch(self, frames: list[bytes]) -> Ticket:
         """Queue control frames that count together, when they are synced, or not at all.

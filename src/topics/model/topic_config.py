@@ -19,6 +19,14 @@ CLAIM_JITTER_MS = (0, 5_000)
 
 
 _INT64 = 2**63
+_AMOUNTS = (
+    "ttl_ms",
+    "cap_records",
+    "cap_bytes",
+    "idempotency_window_ms",
+    "producer_expiry_ms",
+    "max_deliveries",
+)
 Amount = Annotated[int, Meta(ge=0, le=_INT64 - 1)]
 Clamped = Annotated[int, Meta(ge=-_INT64, le=_INT64 - 1, description="clamped to its range")]
 TopicName = Annotated[str, Meta(extra_json_schema={"pattern": TOPIC_NAME_PATTERN})]
@@ -41,6 +49,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     auto_priority: bool = True
     auto_create: bool = True
     idempotency_window_ms: Amount = 120_000
+    producer_expiry_ms: Amount = 604_800_000
     dedupe_node: bool = True
     lease_ms: Clamped = 30_000
     claim_jitter_ms: Clamped = 0
@@ -89,7 +98,7 @@ class TopicConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 def _check_amounts(fields: Mapping[str, Any]) -> None:
     """Say it in words: 0 is a value with a meaning of its own."""
-    for name in ("ttl_ms", "cap_records", "cap_bytes", "idempotency_window_ms", "max_deliveries"):
+    for name in _AMOUNTS:
         value = fields[name]
         if isinstance(value, int) and value < 0:
             raise RequestError(f"topic config: {name} must be 0 (off) or more")

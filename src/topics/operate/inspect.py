@@ -167,7 +167,6 @@ def _describe_topic(disk: Disk, cold: Disk | None, topic: TopicFacts) -> TopicIn
         max(0, run.last_seq - max(run.first_seq, topic.absorbed_seq + 1, topic.earliest_seq) + 1)
         for run in topic.appends
     )
-    keys, producers = topic.idempotency.save()
     names = map(paths.parse_tag_run_name, disk.list(paths.topic_dir(topic.id)))
     return TopicInfo(
         topic_id=topic.id,
@@ -186,8 +185,8 @@ def _describe_topic(disk: Disk, cold: Disk | None, topic: TopicFacts) -> TopicIn
         segments=segments,
         holes=[(h.first_seq, h.last_seq, h.reason) for h in topic.holes],
         tag_runs=sorted(name for name in names if name is not None),
-        idempotency_keys=len(keys),
-        producers=len(producers),
+        idempotency_keys=topic.idempotency.keys_known,
+        producers=topic.idempotency.producers_known,
         parent_id=topic.parent_id or None,
         partition=topic.partition if topic.parent_id else None,
     )

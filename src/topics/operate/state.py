@@ -32,6 +32,7 @@ from topics.storage.wal.log import Position
 from topics.storage.wal.replay import Run
 
 DEFAULT_WINDOW_MS = 120_000
+DEFAULT_EXPIRY_MS = 604_800_000
 
 
 class ReadSnapshot(NamedTuple):
@@ -151,7 +152,8 @@ class TopicFacts:
                 self.reserved_seq = body.ceiling
             case frame.Dedupe():
                 window_ms = self.config.get("idempotency_window_ms", DEFAULT_WINDOW_MS)
-                self.idempotency.remember(body, ts=ts, window_ms=window_ms)
+                expiry_ms = self.config.get("producer_expiry_ms", DEFAULT_EXPIRY_MS)
+                self.idempotency.remember(body, ts=ts, window_ms=window_ms, expiry_ms=expiry_ms)
             case frame.Hole():
                 self.holes = with_hole(self.holes, Hole(body.first_seq, body.last_seq, body.reason))
                 self.head_seq = max(self.head_seq, body.last_seq)

@@ -32,6 +32,7 @@ class OracleConfig:
     discard: str = "old"
     durability: str = "disk"
     idempotency_window_ms: int = 120_000
+    producer_expiry_ms: int = 604_800_000
     dedupe_node: bool = True
 
     @property
@@ -302,7 +303,7 @@ class OracleTopic:
 
     def _find_repeat(self, once: Once, *, now_ms: int) -> Repeatable | None:
         if once.producer is not None:
-            found = self._find_producer(*once.producer)
+            found = self._find_producer(*once.producer, now_ms=now_ms)
             if found is not None:
                 return found
         written = self.keys.get(once.key) if once.key is not None else None
@@ -310,12 +311,18 @@ class OracleTopic:
             return written
         return None
 
-    def _find_producer(self, producer_id: str, producer_seq: int) -> Repeatable | None:
+    def _find_producer(
+        self, producer_id: str, producer_seq: int, *, now_ms: int
+    ) -> Repeatable | None:
         known = self.producers.get(producer_id)
-        if not known or producer_seq > max(known):
+        if not known or producer_seq > max(known) or self._is_silent(known, now_ms):
             return None
         sure = all(written.sure for written in known.values())
         return replace(known.get(producer_seq, UNKNOWN_WRITE), sure=sure)
+
+    def _is_silent(self, known: dict[int, Repeatable], now_ms: int) -> bool:
+        expiry_ms = self.config.producer_expiry_ms
+        return 0 < expiry_ms < now_ms - known[max(known)].ts
 
     def _remember(self, once: Once, *, first_seq: int, count: int) -> None:
         written = Repeatable(first_seq, count, self.last_ts, survives=self.config.survives)
@@ -323,7 +330,9 @@ class OracleTopic:
             self.keys[once.key] = written
         if once.producer is not None:
             producer_id, producer_seq = once.producer
-            known = self.producers.setdefault(producer_id, {})
+            known = self.producers.get(producer_id, {})
+            if known and self._is_silent(known, self.last_ts):
+                known = {}
             # A later one that did not stop this write was forgotten by a crash.
             known = {s: w for s, w in known.items() if s < producer_seq}
             known[producer_seq] = written

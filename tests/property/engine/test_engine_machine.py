@@ -19,6 +19,7 @@ TOPICS = ("a", "b", "c")
 
 topics = st.sampled_from(TOPICS)
 windows_ms = st.sampled_from((100, 2_000, 120_000))
+expiries_ms = st.sampled_from((50, 1_000, 604_800_000))
 onces = st.one_of(
     st.just(Once()),
     st.just(Once()),
@@ -42,18 +43,25 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.both = SideBySide()
 
-    @initialize(shards=st.integers(1, 3), changes=config_changes(), window_ms=windows_ms)
-    def begin(self, shards: int, changes: dict[str, Any], window_ms: int) -> None:
+    @initialize(
+        shards=st.integers(1, 3),
+        changes=config_changes(),
+        window_ms=windows_ms,
+        expiry_ms=expiries_ms,
+    )
+    def begin(self, shards: int, changes: dict[str, Any], window_ms: int, expiry_ms: int) -> None:
         if shards > 1:
             self.both.restart(clean=True, wal_shards=shards)
-        self.both.create("a", changes | {"idempotency_window_ms": window_ms})
+        times = {"idempotency_window_ms": window_ms, "producer_expiry_ms": expiry_ms}
+        self.both.create("a", changes | times)
 
     # Words.
 
-    @rule(topic=topics, changes=config_changes(), window_ms=windows_ms)
-    def create(self, topic: str, changes: dict[str, Any], window_ms: int) -> None:
+    @rule(topic=topics, changes=config_changes(), window_ms=windows_ms, expiry_ms=expiries_ms)
+    def create(self, topic: str, changes: dict[str, Any], window_ms: int, expiry_ms: int) -> None:
         if topic not in self.both.oracles:
-            changes = changes | {"idempotency_window_ms": window_ms}
+            times = {"idempotency_window_ms": window_ms, "producer_expiry_ms": expiry_ms}
+            changes = changes | times
         self.both.create(topic, self.both.without_forgotten_caps(topic, changes))
 
     @rule(topic=topics, records=batches(), node=st.none() | st.sampled_from(NODES), once=onces)

@@ -16,7 +16,7 @@ from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import PRODUCER_HISTORY, Idempotency
 from topics.engine.topics.retention import fits, plan_cap, ttl_cutoff
 from topics.engine.topics.topic import Topic
-from topics.errors import RequestError
+from topics.errors import LimitReached, RequestError
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT, MAX_BATCH_BYTES, Limits
 from topics.model.append import WriteOptions
 from topics.model.topic_config import TopicConfig
@@ -128,6 +128,14 @@ def test_a_record_is_expired_when_it_is_older_than_the_ttl(
 
 # Keys and producers.
 
+EXPIRY_MS = 100
+
+
+def remember(
+    memory: Idempotency, written: Dedupe, *, ts: int, window_ms: int = 0, expiry_ms: int = 0
+) -> None:
+    memory.remember(written, ts=ts, window_ms=window_ms, expiry_ms=expiry_ms)
+
 
 @given(
     writes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60)), min_size=1, max_size=30),
@@ -135,21 +143,23 @@ def test_a_record_is_expired_when_it_is_older_than_the_ttl(
 )
 def test_a_key_is_known_for_its_window(writes: list[tuple[str, int]], window_ms: int) -> None:
     memory = Idempotency()
+    config = TopicConfig(idempotency_window_ms=window_ms)
     known: dict[str, DedupeEntry] = {}
     now_ms = 0
     for seq, (key, wait_ms) in enumerate(writes, start=1):
         now_ms += wait_ms
-        found = memory.find(WriteOptions(idempotency_key=key), now_ms=now_ms, window_ms=window_ms)
+        options = WriteOptions(idempotency_key=key)
+        found = memory.find(options, now_ms=now_ms, config=config)
         expected = known.get(key)
         if expected is not None and now_ms - expected.ts > window_ms:
             expected = None
         assert found == expected
         if found is None:
-            memory.remember(Dedupe(key, None, 0, seq, 1), ts=now_ms, window_ms=window_ms)
+            remember(memory, Dedupe(key, None, 0, seq, 1), ts=now_ms, window_ms=window_ms)
             known[key] = DedupeEntry(seq, 1, now_ms)
-    memory.forget_old(now_ms=now_ms, window_ms=window_ms)
-    keys, _ = memory.save()
-    assert all(now_ms - entry.ts <= window_ms for entry in keys.values())
+    memory.forget_old(now_ms=now_ms, config=config)
+    kept = {key for key, entry in known.items() if now_ms - entry.ts <= window_ms}
+    assert memory.save()[0].keys() == kept
 
 
 @given(producer_seqs=st.lists(st.integers(0, 300), min_size=1, max_size=150))
@@ -158,10 +168,10 @@ def test_a_producer_writes_each_seq_once_and_only_upwards(producer_seqs: list[in
     accepted: list[tuple[int, int]] = []
     for seq, producer_seq in enumerate(producer_seqs, start=1):
         options = WriteOptions(producer_id="p", producer_seq=producer_seq)
-        found = memory.find(options, now_ms=seq, window_ms=0)
+        found = memory.find(options, now_ms=seq, config=TopicConfig())
         if not accepted or producer_seq > accepted[-1][0]:
             assert found is None
-            memory.remember(Dedupe(None, "p", producer_seq, seq, 2), ts=seq, window_ms=0)
+            remember(memory, Dedupe(None, "p", producer_seq, seq, 2), ts=seq)
             accepted.append((producer_seq, seq))
             continue
         assert found is not None
@@ -183,22 +193,111 @@ def test_what_is_remembered_survives_saving_loading_and_being_told_twice(
         Dedupe(key, producer, seq, seq, 1) for seq, (key, producer) in enumerate(writes, start=1)
     ]
     for dedupe in told:
-        memory.remember(dedupe, ts=dedupe.first_seq, window_ms=1_000)
+        remember(memory, dedupe, ts=dedupe.first_seq, window_ms=1_000)
     loaded = Idempotency()
     loaded.load(*memory.save())
     assert loaded.save() == memory.save()
     for dedupe in told:
-        loaded.remember(dedupe, ts=dedupe.first_seq, window_ms=1_000)
+        remember(loaded, dedupe, ts=dedupe.first_seq, window_ms=1_000)
     assert loaded.save() == memory.save()
 
 
 def test_a_failed_write_is_forgotten() -> None:
     memory = Idempotency()
     written = Dedupe("k", "p", 1, 1, 1)
-    memory.remember(written, ts=0, window_ms=100)
+    remember(memory, written, ts=0, window_ms=100)
     memory.forget(written)
     options = WriteOptions(idempotency_key="k", producer_id="p", producer_seq=1)
-    assert memory.find(options, now_ms=0, window_ms=100) is None
+    assert memory.find(options, now_ms=0, config=TopicConfig()) is None
+    assert memory.save() == ({}, {})
+
+
+@given(
+    told=st.lists(
+        st.tuples(st.sampled_from("pq"), st.integers(0, 8), st.integers(0, 30)), max_size=40
+    ),
+    swept=st.sets(st.integers(0, 40)),
+    cut=st.integers(0, 40),
+)
+def test_what_is_known_of_producers_follows_from_the_log_and_not_from_who_sweeps_or_restarts(
+    told: list[tuple[str, int, int]], swept: set[int], cut: int
+) -> None:
+    """One is swept, one never, one is saved and told a part of the log twice."""
+    config = TopicConfig(producer_expiry_ms=EXPIRY_MS)
+    memory, swept_memory = Idempotency(), Idempotency()
+    log: list[tuple[Dedupe, int]] = []
+    now_ms = 0
+    for step, (producer, producer_seq, wait_ms) in enumerate(told):
+        now_ms += wait_ms
+        if step in swept:
+            swept_memory.forget_old(now_ms=now_ms, config=config)
+        options = WriteOptions(producer_id=producer, producer_seq=producer_seq)
+        found = memory.find(options, now_ms=now_ms, config=config)
+        assert swept_memory.find(options, now_ms=now_ms, config=config) == found
+        if found is None:
+            written = Dedupe(None, producer, producer_seq, step + 1, 1)
+            log.append((written, now_ms))
+            for one in (memory, swept_memory):
+                remember(one, written, ts=now_ms, expiry_ms=EXPIRY_MS)
+    again = Idempotency()
+    again.load(*memory.save())
+    for written, ts in log[cut:]:
+        remember(again, written, ts=ts, expiry_ms=EXPIRY_MS)
+    assert again.save() == memory.save()
+    replayed = Idempotency()
+    for written, ts in log:
+        remember(replayed, written, ts=ts, expiry_ms=EXPIRY_MS)
+    assert replayed.save() == memory.save()
+    memory.forget_old(now_ms=now_ms + EXPIRY_MS + 1, config=config)
+    assert memory.save() == ({}, {})
+
+
+def test_the_servers_own_producers_are_not_forgotten() -> None:
+    memory = Idempotency()
+    for name, seq in (("$dead_letter:1", 1), ("p", 2)):
+        remember(memory, Dedupe(None, name, 1, seq, 1), ts=0, expiry_ms=EXPIRY_MS)
+    memory.forget_old(now_ms=1_000, config=TopicConfig(producer_expiry_ms=EXPIRY_MS))
+    assert list(memory.save()[1]) == ["$dead_letter:1"]
+    loaded = Idempotency()
+    loaded.load(*memory.save())
+    assert loaded.last_of("$dead_letter:1") == (1, 1)
+
+
+def test_what_the_first_version_saved_is_read() -> None:
+    memory = Idempotency()
+    entry = DedupeEntry(7, 2, 50)
+    memory.load({"k": entry}, {"p": [(3, DedupeEntry(5, 1, 40)), (4, entry)], "q": []})
+    config = TopicConfig()
+    for options, found in (
+        (WriteOptions(idempotency_key="k"), entry),
+        (WriteOptions(producer_id="p", producer_seq=3), DedupeEntry(5, 1, 40)),
+        (WriteOptions(producer_id="p", producer_seq=4), entry),
+        (WriteOptions(producer_id="p", producer_seq=5), None),
+        (WriteOptions(producer_id="q", producer_seq=0), None),
+    ):
+        assert memory.find(options, now_ms=60, config=config) == found
+
+
+def test_a_producer_or_a_key_too_many_is_refused_and_none_is_forgotten_for_it() -> None:
+    memory = Idempotency()
+    config = TopicConfig(idempotency_window_ms=10, producer_expiry_ms=EXPIRY_MS)
+    for seq in (1, 2):
+        remember(memory, Dedupe(f"k{seq}", f"p{seq}", 1, seq, 1), ts=0, window_ms=10)
+
+    def check(now_ms: int = 5, **options: Any) -> None:  # noqa: ANN401 - fields of a write
+        memory.check_room(
+            WriteOptions(**options), now_ms=now_ms, config=config, max_keys=2, max_producers=2
+        )
+
+    check(idempotency_key="k1", producer_id="p2", producer_seq=2)
+    check(producer_id="$dead_letter:1", producer_seq=1)
+    with pytest.raises(LimitReached, match="max_idempotency_keys"):
+        check(idempotency_key="k3")
+    with pytest.raises(LimitReached, match="max_producers"):
+        check(producer_id="p3", producer_seq=1)
+    assert (memory.keys_known, memory.producers_known) == (2, 2)
+    check(now_ms=11, idempotency_key="k3")
+    check(now_ms=EXPIRY_MS + 1, producer_id="p3", producer_seq=1)
 
 
 # Plans.

@@ -7,7 +7,7 @@ from tests.unit.engine.place import Place, gap_of, seqs_of
 
 from topics.config import ServerConfig
 from topics.embedded import Log
-from topics.errors import CorruptData, DiskFailed, ShardReadOnly
+from topics.errors import CorruptData, DiskFailed, LimitReached, ShardReadOnly
 from topics.storage.disk import paths
 
 
@@ -168,6 +168,61 @@ def test_keys_and_producers_survive(place: Place, restart: str) -> None:
     assert (gap.seqs, gap.deduped) == ([4], False)
     place.clock.advance_ms(1_001)
     assert not place.log.append("a", [{"data": 5}], idempotency_key="k").deduped
+
+
+@pytest.mark.parametrize("restart", ["stop", "kill", "cut"])
+@pytest.mark.parametrize("work", ["", "checkpoint", "sweep"])
+def test_a_producer_that_was_silent_for_its_expiry_begins_anew(
+    place: Place, restart: str, work: str
+) -> None:
+    place.log.create("a", durability="fsync", producer_expiry_ms=1_000)
+    place.log.append("a", [{"data": 1}], producer_id="p", producer_seq=7)
+    place.clock.advance_ms(1_000)
+    assert place.log.append("a", [{"data": 1}], producer_id="p", producer_seq=7).deduped
+    place.clock.advance_ms(1)
+    if work:
+        getattr(place.log.engine, work)()
+    anew = place.log.append("a", [{"data": 2}], producer_id="p", producer_seq=3)
+    assert (anew.seqs, anew.deduped) == ([2], False)
+    for _ in range(2):
+        getattr(place, restart)()
+        again = place.log.append("a", [{"data": 2}], producer_id="p", producer_seq=3)
+        assert (again.seqs, again.deduped) == ([2], True)
+    place.clock.advance_ms(500)
+    following = place.log.append("a", [{"data": 3}], producer_id="p", producer_seq=4)
+    assert (following.seqs, following.deduped) == ([3], False)
+
+
+def test_a_producer_of_a_topic_without_expiry_is_known_for_good(place: Place) -> None:
+    place.log.create("a", producer_expiry_ms=0)
+    place.log.append("a", [{"data": 1}], producer_id="p", producer_seq=7)
+    place.clock.advance_ms(10**12)
+    place.log.engine.sweep()
+    assert place.log.append("a", [{"data": 1}], producer_id="p", producer_seq=7).deduped
+
+
+def test_the_memory_of_repeats_is_bounded_and_what_does_not_fit_is_refused(place: Place) -> None:
+    log = place.stop(max_producers=2, max_idempotency_keys=3)
+    log.create("a", producer_expiry_ms=1_000, idempotency_window_ms=100)
+    for n in (1, 2):
+        log.append("a", [{"data": n}], producer_id=f"p{n}", producer_seq=1)
+    for n in (1, 2, 3):
+        log.append("a", [{"data": n}], idempotency_key=f"k{n}")
+    with pytest.raises(LimitReached) as error:
+        log.append("a", [{"data": 1}], producer_id="p3", producer_seq=1)
+    assert (error.value.limit, error.value.maximum) == ("max_producers", 2)
+    with pytest.raises(LimitReached) as error:
+        log.append("a", [{"data": 1}], idempotency_key="k4")
+    assert (error.value.limit, error.value.maximum) == ("max_idempotency_keys", 3)
+    assert log.state("a").head_seq == 5
+    assert log.append("a", [{"data": 1}], producer_id="p1", producer_seq=1).deduped
+    assert log.append("a", [{"data": 1}], idempotency_key="k1").deduped
+    assert not log.append("a", [{"data": 1}], producer_id="p1", producer_seq=2).deduped
+    log.append("b", [{"data": 1}], producer_id="p3", producer_seq=1)  # each topic by itself
+    place.clock.advance_ms(101)
+    assert not log.append("a", [{"data": 1}], idempotency_key="k4").deduped
+    place.clock.advance_ms(1_000)
+    assert not log.append("a", [{"data": 1}], producer_id="p3", producer_seq=1).deduped
 
 
 # Segments.

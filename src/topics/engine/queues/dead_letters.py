@@ -187,7 +187,7 @@ class DeadLetters:
         if dead_letter is None or not options.repeatable:
             return []
         with self._registry.shard_of(dead_letter).lock:
-            known = dead_letter.idempotency.find(options, now_ms=0, window_ms=0)
+            known = dead_letter.idempotency.find(options, now_ms=0, config=dead_letter.config)
         return [] if known is None else [dead_letter]
 
     def _build_copy(

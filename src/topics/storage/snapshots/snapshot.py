@@ -7,6 +7,7 @@ Byte reference: docs/internals/formats/snapshot.md.
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, cast
 
 import msgspec
@@ -20,9 +21,13 @@ from topics.storage.disk.disk import Disk, ReadableDisk
 from topics.storage.segments.segment import SegmentSums
 
 MAGIC = b"TPSN"
-VERSION = 1
+VERSION = 2
+READABLE_VERSIONS = (1, 2)
 HEADER = struct.Struct("<4sIQQ")
 KEPT_SNAPSHOTS = 2
+ENCODED_ENTRIES = 4096
+FIXED_MAP_ENTRIES = 16
+"""A map of msgpack with fewer has a head of one byte, others of up to 65535 have one of three."""
 
 
 class DedupeEntry(Struct, frozen=True, array_like=True):
@@ -108,8 +113,9 @@ class TopicSnapshot(Struct, frozen=True, array_like=True):
     absorbed_seq: int
     holes: list[tuple[int, int, str]]
     cold_segments: list[int]
-    idempotency: dict[str, DedupeEntry]
-    producers: dict[str, list[tuple[int, DedupeEntry]]]
+    idempotency: dict[str, DedupeEntry | bytes]
+    """As `engine.topics.idempotency` packs them; version 1 had objects."""
+    producers: dict[str, list[tuple[int, DedupeEntry]] | bytes]
     queue: QueueSnapshot | None = None
     link: LinkSnapshot | None = None
     parent_id: int = 0
@@ -179,7 +185,23 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 def encode_topic(topic: TopicSnapshot) -> TopicSnapshot:
     """Return what stands for a topic in a snapshot that is only to be saved, in less memory."""
-    return cast("TopicSnapshot", msgspec.Raw(_ENCODER.encode(topic)))
+    fields = [getattr(topic, name) for name in topic.__struct_fields__]
+    encoded = [_head_of_array(len(fields))]
+    for field in fields:
+        if isinstance(field, dict) and len(field) > ENCODED_ENTRIES:
+            encoded += _encode_large_map(field)
+        else:
+            encoded.append(_ENCODER.encode(field))
+    return cast("TopicSnapshot", msgspec.Raw(b"".join(encoded)))
+
+
+def _encode_large_map(entries: dict[str, bytes]) -> Iterator[bytes]:
+    """Encode some entries at a time: a call keeps all other threads waiting."""
+    yield b"\xdf" + len(entries).to_bytes(4, "big")
+    items = iter(entries.items())
+    while some := dict(islice(items, ENCODED_ENTRIES)):
+        head_bytes = 1 if len(some) < FIXED_MAP_ENTRIES else 3
+        yield _ENCODER.encode(some)[head_bytes:]
 
 
 def _encode_body(snapshot: Snapshot) -> Iterator[bytes]:
@@ -206,7 +228,7 @@ def decode_snapshot(content: bytes, *, name: str) -> Snapshot:
     body = content[HEADER.size :]
     if magic != MAGIC or len(body) != body_len or xxh3_64(body) != checksum:
         raise CorruptData(f"{name} does not match its checksum", segment=name)
-    if version != VERSION:
+    if version not in READABLE_VERSIONS:
         raise UnknownFormat(
             f"{name} has snapshot version {version}, this is {VERSION}: use a newer topics"
         )
