@@ -34,7 +34,47 @@ FIRST_LOOKAHEAD = 1024
 class Topic:
     """The state of one topic."""
 
-    # Few topics have routers: these are the others' values.
+    # There may be very many topics: measured, a dict for each takes three times the room.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "absorbed_seq",
+        "awaiting_sync",
+        "cold_strays",
+        "config",
+        "created_ts",
+        "delete_below",
+        "deleted",
+        "evicted_records",
+        "flagged",
+        "floors",
+        "head_seq",
+        "holes",
+        "id",
+        "idempotency",
+        "inflight_bytes",
+        "inflight_records",
+        "last_read_ts",
+        "last_ts",
+        "live_bytes",
+        "live_records",
+        "lookahead",
+        "lookahead_ts",
+        "name",
+        "next_seq",
+        "oldest_ts",
+        "queue",
+        "replayed_deletes",
+        "replaying",
+        "reserved_seq",
+        "reserving_seq",
+        "runs",
+        "tag_pending",
+        "tags",
+        "watchers",
+    )
+
+    # Few topics have routers: these are the others' values, and no slots of theirs.
     link: "Link | None" = None
     """The routers that copy into this topic."""
     links: tuple["Link", ...] = ()

@@ -65,6 +65,8 @@ def plan_merge(levels: list[int]) -> tuple[int, int] | None:
 class TagRuns:
     """The runs of one topic, ascending and disjoint. One thread changes them, any may look up."""
 
+    __slots__ = ("_disk", "_maps", "_runs", "_topic_id")
+
     def __init__(self, disk: Disk, maps: OpenMaps, topic_id: int) -> None:
         self._disk = disk
         self._maps = maps
