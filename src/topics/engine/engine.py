@@ -971,10 +971,12 @@ class Engine:
         """Apply TTL and caps to every topic, seal by age, and give back idle reservations."""
         self.pins.sweep()
         self.uploads.sweep()
-        now_ms = self.clock.now_ms()
+        now_ms, max_age_ms = self.clock.now_ms(), self.config.segment_max_age_ms
         for shard, topic in self.registry.each():
             if self._is_stopping:
                 return
+            if not maintenance.wants_sweep(topic, now_ms=now_ms, max_age_ms=max_age_ms):
+                continue
             with shard.lock:
                 self.registry.expire(topic)
                 if topic.enforce_caps():
@@ -983,9 +985,7 @@ class Engine:
                 if now_ms - topic.last_ts > IDLE_MS:
                     close_reservation(shard, topic)
             with self._work_lock:
-                maintenance.seal_by_age(
-                    shard, topic, now_ms=now_ms, max_age_ms=self.config.segment_max_age_ms
-                )
+                maintenance.seal_by_age(shard, topic, now_ms=now_ms, max_age_ms=max_age_ms)
         self.sweep_queues()
         self.groups.sweep()
 
@@ -1000,6 +1000,8 @@ class Engine:
                 for shard, topic in self.registry.each():
                     if self._is_stopping:
                         return
+                    if not maintenance.wants_maintenance(topic):
+                        continue
                     maintenance.index_tags(shard, topic)
                     maintenance.reclaim(shard, topic, stores=self.stores)
                     while maintenance.rewrite_one(shard, topic, config=self.config):

@@ -17,6 +17,38 @@ from topics.storage.segments.segment import Segment
 from topics.storage.wal import frame
 
 
+def wants_sweep(topic: Topic, *, now_ms: int, max_age_ms: int) -> bool:
+    """Tell whether time may have changed something, without a lock: of many topics it has of few.
+
+    What comes while it looks is found the next time.
+    """
+    config = topic.config
+    if config.ttl_ms or config.cap_records or config.cap_bytes or not topic.idempotency.is_empty:
+        return True
+    if topic.reserved_seq > topic.head_seq:
+        return True
+    last = next((run for run in reversed(topic.runs) if isinstance(run, Segment)), None)
+    return (
+        max_age_ms > 0
+        and last is not None
+        and not last.sealed
+        and now_ms - last.first_ts > max_age_ms
+    )
+
+
+def wants_maintenance(topic: Topic) -> bool:
+    """Tell whether there are tags to index, or segments of which a part is gone; without a lock."""
+    if topic.tag_pending or topic.tags.may_merge:
+        return True
+    floor = topic.floors.earliest_seq
+    return any(
+        isinstance(run, Segment)
+        and run.sealed
+        and (run.live_records < run.count or run.last_seq < floor)
+        for run in topic.runs
+    )
+
+
 def seal_by_age(shard: Shard, topic: Topic, *, now_ms: int, max_age_ms: int) -> None:
     """Seal an active segment whose first record is old, so that it can be moved or dropped."""
     if not max_age_ms or shard.undone:  # what is behind its end has to go before

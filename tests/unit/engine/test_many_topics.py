@@ -6,7 +6,8 @@ import pytest
 from tests.unit.engine.place import Place, seqs_of
 from tests.unit.engine.test_cuts import SEEDS, check_every_cut, fill
 
-from topics.engine import checkpoint, engine, snapshot
+from topics.engine import checkpoint, engine, maintenance, snapshot
+from topics.engine.topics.topic import Topic
 from topics.errors import CorruptData
 from topics.kernel import IDX_ENTRY_BYTES
 from topics.storage.disk import paths
@@ -308,3 +309,38 @@ def test_only_a_stop_saves_what_spares_reading(place: Place) -> None:
     loaded = load_newest_snapshot(place.disk)
     assert loaded is not None
     assert all(topic.rest and topic.rest.segments for topic in loaded[1].topics)
+
+
+# Looking after them.
+
+
+def test_a_sweep_and_maintenance_pass_by_topics_that_nothing_can_have_happened_to(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_all(place, 4)
+    place.log.create("ttl", ttl_ms=60_000)
+    place.fill("ttl", 4)
+    place.log.checkpoint()
+    place.clock.advance_ms(2_000)
+    place.log.engine.sweep()  # gives the reserved seqs back
+    place.log.engine.maintain()  # indexes the tags
+    swept: list[str] = []
+    kept: list[str] = []
+    for module, name, found in (("registry", "expire", swept), ("reclaim", "", kept)):
+        owner = place.log.engine.registry if module == "registry" else maintenance
+        real = getattr(owner, name or module)
+
+        def noted(*args: Any, real: Any = real, found: list[str] = found, **rest: Any) -> Any:  # noqa: ANN401 - handed on
+            found.extend(arg.name for arg in args if isinstance(arg, Topic))
+            return real(*args, **rest)
+
+        monkeypatch.setattr(owner, name or module, noted)
+    place.log.engine.sweep()
+    place.log.engine.maintain()
+    assert (swept, kept) == (["ttl"], [])
+    place.log.delete("t2", before_seq=5)
+    place.log.append("t3", [{"data": 1}], idempotency_key="k")
+    swept.clear()
+    place.log.engine.sweep()
+    place.log.engine.maintain()
+    assert (swept, kept) == (["t3", "ttl"], ["t2"])

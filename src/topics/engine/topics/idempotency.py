@@ -182,6 +182,10 @@ class Idempotency:
         self._producers = dict(sorted(clients, key=lambda client: _last(client[1])[3]))
 
     @property
+    def is_empty(self) -> bool:
+        return not (self._keys or self._producers)
+
+    @property
     def keys_known(self) -> int:
         return len(self._keys)
 

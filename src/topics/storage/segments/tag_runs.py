@@ -95,6 +95,10 @@ class TagRuns:
     def has_runs(self) -> bool:
         return bool(self._runs)
 
+    @property
+    def may_merge(self) -> bool:
+        return len(self._runs) >= MERGE_RUNS
+
     def covers(self, segment: Segment) -> bool:
         return any(
             r.first_seq <= segment.first_seq and segment.last_seq <= r.last_seq for r in self._runs
