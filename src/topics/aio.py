@@ -379,6 +379,53 @@ class _AwaitedClaim:
             self._future.set_result(claimed)
 
 
+class DeadLetterRuns:
+    """Moves dead letters beside the event loop, for claims that wait until they are there.
+
+    Keeps: whoever waits is told after a run that began later; one run at a time serves all.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, engine: Engine
+    ) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._engine = engine
+        self._waiting: list[Callable[[], None]] = []
+        self._is_running = False
+
+    def tell_after(self, tell: Callable[[], None]) -> None:
+        """Call when what was set aside is in its dead-letter topic, or that one takes nothing."""
+        self._waiting.append(tell)
+        if not self._is_running:
+            self._run()
+
+    def _run(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._is_running = True
+        try:
+            run = self._loop.run_in_executor(self._pool, self._engine.move_dead_letters)
+        except RuntimeError:  # the log is closed: the next start moves them
+            self._is_running = False
+            self._tell(waiting)
+            return
+        run.add_done_callback(partial(self._on_done, waiting))
+
+    def _on_done(self, waiting: list[Callable[[], None]], run: asyncio.Future[int]) -> None:
+        self._is_running = False
+        if not run.cancelled() and run.exception() is not None:
+            self._loop.call_exception_handler(
+                {"message": "dead letters were not moved", "exception": run.exception()}
+            )
+        if self._waiting:
+            self._run()
+        self._tell(waiting)
+
+    def _tell(self, waiting: list[Callable[[], None]]) -> None:
+        for tell in waiting:
+            self._loop.call_soon(tell)  # each by itself: one that fails keeps no other waiting
+
+
 class _ClaimWindows:
     """Serves claimers: those of one turn of the event loop one after the other, with one lock.
 
@@ -386,11 +433,16 @@ class _ClaimWindows:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, engine: Engine, waiters: dict[Shard, ShardWaiter]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        waiters: dict[Shard, ShardWaiter],
+        dead_letters: DeadLetterRuns,
     ) -> None:
         self._loop = loop
         self._engine = engine
         self._waiters = waiters
+        self._dead_letters = dead_letters
         self._open: dict[Topic, list[tuple[ClaimRequest, Claimer]]] = {}
 
     def claim(self, topic: Topic, request: ClaimRequest, claimer: Claimer) -> None:
@@ -428,16 +480,19 @@ class _ClaimWindows:
         told = []
         for claim, (_, claimer) in zip(served, gathered, strict=True):
             if isinstance(claim, Claim):
-                tell = claim.future = partial(_settle_claim, claimer)
+                tell = claim.future = partial(self._settle, claimer)
                 told.append((claim, tell))
             else:
                 claimer.settle(None, claim)
         for claim, tell in told:  # with all futures set: telling one may write the rest
             waiter.tell(claim, tell)
 
-
-def _settle_claim(claimer: Claimer, claim: Claim) -> None:
-    claimer.settle(claim.claimed if claim.error is None else None, claim.error)
+    def _settle(self, claimer: Claimer, claim: Claim) -> None:
+        claimed = claim.claimed if claim.error is None else None
+        if claim.sets_aside and claimed is not None:
+            self._dead_letters.tell_after(partial(claimer.settle, claimed, None))
+        else:
+            claimer.settle(claimed, claim.error)
 
 
 class AsyncLog(AsyncHandlesFace, AsyncClosing):
@@ -456,7 +511,8 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         }
         self.waiter_row = [self.waiters[shard] for shard in log.engine.shards]
         """By shard number: topics are dealt to shards by their id."""
-        self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters)
+        self.dead_letters = DeadLetterRuns(self._loop, self._pool, log.engine)
+        self._claim_windows = _ClaimWindows(self._loop, log.engine, self.waiters, self.dead_letters)
 
     @classmethod
     async def open(

@@ -227,7 +227,7 @@ def test_a_job_that_fails_too_often_goes_to_the_dead_letters(api: Api, durabilit
         claim(api, topic)
         call(api, topic, "nack", node="w", seqs=[1])
     assert claim(api, topic) == []
-    until(lambda: counts(api, topic) == (0, 0, 1))
+    assert counts(api, topic) == (0, 0, 1)
     (letter,) = api.diff(dead, include_tags=True)["records"]
     assert letter["data"] == "poison"
     assert letter["meta"]["m"] == 1

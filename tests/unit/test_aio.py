@@ -352,20 +352,43 @@ def test_a_failure_to_claim_is_told_to_all_claimers_of_the_turn(
     run_with_log(tmp_path, scenario)
 
 
-def test_dead_letters_are_moved_in_the_background(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jitter_ms", [0, 1])
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_a_claim_answers_when_the_letters_it_makes_can_be_read(
+    tmp_path: Path, durability: str, jitter_ms: int
+) -> None:
     async def scenario(log: AsyncLog) -> None:
+        config = {"max_deliveries": 1, "dead_letter": "dead", "claim_jitter_ms": jitter_ms}
+        await log.create("jobs", type="queue", durability=durability, **config)
+        await log.append("jobs", [{"data": "poison"}, {"data": "too"}])
+        for seq in (1, 2):
+            await log.claim("jobs", node="w")
+            await log.nack("jobs", [seq], node="w")
+        claims = [log.claim("jobs", node=f"w{n}") for n in range(3)]
+        assert [claimed.count for claimed in await asyncio.gather(*claims)] == [0, 0, 0]
+        letters = (await log.diff("dead")).records
+        assert [record.data for record in letters] == ["poison", "too"]
+        state = await log.state("jobs")
+        assert state.queue is not None
+        assert (state.queue.ready, state.queue.dead_lettered, state.count) == (0, 2, 0)
+
+    run_with_log(tmp_path, scenario)
+
+
+def test_a_claim_answers_although_the_dead_letters_take_nothing(tmp_path: Path) -> None:
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("dead", cap_records=1, discard="reject")
+        await log.append("dead", [{"data": "first"}])
         await log.create("jobs", type="queue", max_deliveries=1, dead_letter="dead")
-        await log.create("dead", type="queue")
         await log.append("jobs", [{"data": "poison"}])
-        moved = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        dead = log.log.engine.topic("dead").queue
-        assert dead is not None
-        dead.listeners.add(lambda: loop.call_soon_threadsafe(moved.set))
-        await log.claim("jobs", node="w1")
-        await log.nack("jobs", [1], node="w1")
-        assert (await log.claim("jobs", node="w1")).count == 0
-        await asyncio.wait_for(moved.wait(), timeout=10)
+        await log.claim("jobs", node="w")
+        await log.nack("jobs", [1], node="w")
+        assert (await log.claim("jobs", node="w")).count == 0
+        assert (await log.state("dead")).count == 1
+        await log.delete("dead", before_seq=2)
+        await log.append("jobs", [{"data": "more"}])
+        assert (await log.claim("jobs", node="w")).count == 1
+        await log.run(log.log.engine.move_dead_letters)
         assert [record.data for record in (await log.diff("dead")).records] == ["poison"]
 
     run_with_log(tmp_path, scenario)

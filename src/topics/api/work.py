@@ -4,6 +4,7 @@ Keeps: at most `max` jobs are leased to a connection; when it ends, what it was 
 settle is ready again at once.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from topics.api.exchange import Exchange
 from topics.api.live import RETRY_AFTER_MS
 from topics.api.sse import EventStream, check_accepts
+from topics.engine.queues.claim import Claim
 from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import job_frame
@@ -115,9 +117,14 @@ class Worker:
     def _on_claimed(self, ticket: Commitment) -> None:
         if ticket.error is not None:
             self._fail(ticket.error)
+            return
+        assert isinstance(ticket, Claim)
+        if ticket.sets_aside:
+            # Whoever hears of a letter by what this worker gets, or does not, can read it.
+            send = partial(self._send, ticket.claimed)
+            self._app.ready_log.dead_letters.tell_after(send)
         else:
-            assert isinstance(ticket.answer, Claimed)
-            self._send(ticket.answer)
+            self._send(ticket.claimed)
 
     def _send(self, claimed: Claimed) -> None:
         self._claiming = False

@@ -65,6 +65,20 @@ def test_a_worker_holds_up_to_max_jobs_and_gives_the_rest_back_when_it_leaves(
     run(scenario)
 
 
+def test_a_job_that_is_pushed_comes_when_the_letters_before_it_can_be_read(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path) as place:
+            await new_queue(place, "poison", "good", max_deliveries=1, dead_letter="dead")
+            stream = await place.stream("/v0/topics/q/work?node=w")
+            job = await next_job(stream)
+            await settle(place, "nack", job)
+            assert (await next_job(stream))["data"] == "good"
+            status, page = await place.call("POST", "/v0/topics/dead/diff", {})
+            assert (status, [record["data"] for record in page["records"]]) == (200, ["poison"])
+
+    run(scenario)
+
+
 def test_jobs_are_pushed_as_they_come_and_go_to_one_worker_each(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as place:

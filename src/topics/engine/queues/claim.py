@@ -29,7 +29,7 @@ WORN_OUT_MAX = 1_000
 class Claim(Commitment):
     """One claim on its way, and what it will answer."""
 
-    __slots__ = ("_claimed_json", "_leases", "_ready", "_table", "_topic")
+    __slots__ = ("_claimed_json", "_leases", "_ready", "_table", "_topic", "sets_aside")
 
     def __init__(
         self,
@@ -47,6 +47,8 @@ class Claim(Commitment):
         self._leases = leases
         self._ready = 0
         self._claimed_json = b""
+        self.sets_aside = False
+        """Jobs go to the dead letters with it: it is answered when they are there."""
 
     def read(self, *, verify: bool) -> None:
         """Get the records, off the lock; what was deleted since is no job any more."""
@@ -123,6 +125,7 @@ def submit_claims(
     if worn_out:
         submit_dead(shard, topic, table, worn_out)
     for claim in claims:
+        claim.sets_aside = bool(worn_out)
         shard.commit.submit(claim)
     return claims
 
