@@ -10,6 +10,12 @@ TOP_PAGES = tuple(
 )
 EXAMPLE_PAGES = tuple(sorted((ROOT / "examples").rglob("README.md")))
 RUNNABLE = ("sh", "python")
+_STEP = re.compile(
+    r"^```(?P<kind>sh|python)\n(?P<block>.*?)^```$"
+    r"|[Oo]pen (?P<url>http://localhost:[\w/.-]*\w)"
+    r"|When it says `(?P<word>[^`]+)`",
+    re.MULTILINE | re.DOTALL,
+)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -36,6 +42,20 @@ def code_blocks(page: Path, language: str) -> list[str]:
 def runnable_blocks(page: Path) -> list[tuple[str, str]]:
     """Return what a reader would type, in order: (`sh` or `python`, code)."""
     return [(found, block) for found, block in _FENCE.findall(read(page)) if found in RUNNABLE]
+
+
+def steps_of(page: Path) -> list[tuple[str, str]]:
+    """Return all that a reader does, in order.
+
+    Code to run (`sh`, `python`), a page to open (`open`), or a word to wait for (`says`).
+    """
+    return [
+        (
+            found["kind"] or ("open" if found["url"] else "says"),
+            found["block"] or found["url"] or found["word"],
+        )
+        for found in _STEP.finditer(read(page))
+    ]
 
 
 def prose(page: Path) -> str:

@@ -4,6 +4,7 @@ Keeps: a frame reads the lake as it was when the frame was made. Files of an old
 by the newest: columns they lack are null.
 """
 
+import os
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -26,12 +27,12 @@ COLUMNS: Final = {
 
 
 def list_tables(root: str) -> list[str]:
-    return sorted(open_lake(root).load().schemas)
+    return sorted(_open(root).load().schemas)
 
 
 def table_files(root: str, table: str) -> list[str]:
     """Return the files that count now, for readers other than Spark."""
-    log = open_lake(root)
+    log = _open(root)
     return [f"{log.root}/{file.path}" for file in log.load().files_of(table)]
 
 
@@ -39,7 +40,7 @@ def read_table(
     spark: "SparkSession", root: str, table: str, *, state: LakeState | None = None
 ) -> "DataFrame":
     """Read a table as it is now, or as it was in `state`."""
-    log = open_lake(root)
+    log = _open(root)
     state = state or log.load()
     if table not in state.schemas:
         known = ", ".join(sorted(state.schemas)) or "none"
@@ -63,6 +64,11 @@ def read_files(
     if not parts:
         return spark.createDataFrame([], versions[-1])
     return reduce(lambda one, other: one.unionByName(other), parts)
+
+
+def _open(root: str) -> LakeLog:
+    """Open a lake that a reader names as it names any folder: here, if it is not absolute."""
+    return open_lake(root if "://" in root else os.path.abspath(root))  # noqa: PTH100 - text, no file is touched
 
 
 def parse_schema(text: str) -> "StructType":
