@@ -25,7 +25,10 @@ class RequestLog:
     """Writes log lines, and gives every logged request an id."""
 
     def __init__(self, write: Callable[[str], None], clock: Clock) -> None:
+        """Write with a call that does not wait: it is made on the event loop."""
         self._write = write
+        self.count_dropped: Callable[[], int] = lambda: 0
+        """How many lines nobody has read in time."""
         self._clock = clock
         self._run = secrets.token_hex(4)
         self._numbers = itertools.count(1)

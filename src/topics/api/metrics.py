@@ -49,6 +49,11 @@ def _of_process(app: "App") -> Iterator[Family]:
     yield counter(
         "topics_connections_ended_total", "at rest, ended to make place for others", crowd.ended
     )
+    yield counter(
+        "topics_log_lines_dropped_total",
+        "lines that nobody read in time",
+        app.request_log.count_dropped(),
+    )
     yield gauge(
         "topics_process_max_rss_bytes", "most memory ever resident", usage.ru_maxrss * rss_unit
     )

@@ -11,6 +11,7 @@ import typer
 
 from topics.cli.keys import KEYS, KEYS_FILE, is_shown, take_keys
 from topics.cli.notify import Heartbeat, from_environment
+from topics.cli.output_queue import queued_output
 from topics.cli.settings import with_settings
 from topics.clock import SystemClock
 from topics.config import LoadedConfig, ServerConfig
@@ -61,6 +62,7 @@ def serve_until_stopped(
     company = _Company()
 
     def on_listening(server: "Server") -> None:
+        server.request_log.count_dropped = lambda: sum(queue.dropped for queue in queues)
         _say_listening(server, config, keyring)
         Heartbeat(notifier, lambda: _replayed_share(server))
 
@@ -69,25 +71,22 @@ def serve_until_stopped(
         _say_ready(server)
         company.add(beside(server, keyring))
 
-    def write_log(line: str) -> None:
-        sys.stderr.write(line)
-        sys.stderr.flush()
-
-    serving = serve(
-        config,
-        keyring,
-        write_log=write_log,
-        on_listening=on_listening,
-        on_ready=on_ready,
-        on_stopping=lambda _: notifier.stopping(),
-        see_off=lambda: asyncio.to_thread(company.end),
-        add_faces=partial(_add_broker, config, keyring),
-    )
-    try:
-        _run(serving)
-    finally:
-        company.end()
-    typer.echo("stopped cleanly")
+    with queued_output() as queues:
+        serving = serve(
+            config,
+            keyring,
+            write_log=lambda line: print(line, end="", file=sys.stderr),
+            on_listening=on_listening,
+            on_ready=on_ready,
+            on_stopping=lambda _: notifier.stopping(),
+            see_off=lambda: asyncio.to_thread(company.end),
+            add_faces=partial(_add_broker, config, keyring),
+        )
+        try:
+            _run(serving)
+        finally:
+            company.end()
+        typer.echo("stopped cleanly")
 
 
 class _Company:
