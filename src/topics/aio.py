@@ -7,6 +7,7 @@ called, except those of cold segments.
 
 import asyncio
 import threading
+from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +19,7 @@ from topics.closing import AsyncClosing
 from topics.config import ServerConfig
 from topics.embedded import LOOK_S, Log, configure
 from topics.engine.append import Append, split_writes
+from topics.engine.delete import is_quickly_collected
 from topics.engine.diff import DiffRequest
 from topics.engine.engine import Engine
 from topics.engine.frames import FramesRequest
@@ -75,6 +77,7 @@ from topics.model.routers import RouterDefinition, RouterState
 from topics.model.stream import PageRequest
 from topics.model.topics import ListedTopic, TopicState
 from topics.storage.disk.disk import Buffer, Disk, DiskLock
+from topics.storage.wal.frame import Delete
 from topics.storage.wal.group_commit import Commitment
 
 T = TypeVar("T")
@@ -663,11 +666,12 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
         self, topic: str, *, before_seq: int | None = None, match: object = None
     ) -> Deleted:
         parsed = None if match is None else parse_match(match)
-        engine = self.log.engine
-        found = engine.topic(topic)
-        waiter = self.waiters[engine.shard_of(found)]
+        found = self.log.engine.topic(topic)
+        waiter = self.waiter_of(found)
         waiter.submit_gathered()  # asked for before this delete
-        _, ticket = engine.submit_delete(found, before_seq=before_seq, match=parsed, waiter=waiter)
+        body = self.log.engine.bound_delete(found, before_seq=before_seq, match=parsed)
+        seqs = await self.collect_delete(found, body)
+        _, ticket = self.log.engine.submit_delete(found, body, seqs, waiter=waiter)
         deleted: Deleted = await waiter.expect(ticket)
         return deleted
 
@@ -876,6 +880,17 @@ class AsyncLog(AsyncHandlesFace, AsyncClosing):
 
     async def _ask(self, ask: Ask, *, retry_for_s: float | None = None) -> Any:  # noqa: ANN401, ARG002 - the answer of any call; nothing is ever away
         return await getattr(self, ask.word)(ask.group, **ask.fields)
+
+    def is_quickly_collected(self, topic: Topic, body: Delete) -> bool:
+        """Tell whether what a delete names may be looked for on the event loop."""
+        return body.match is None or is_quickly_collected(topic)
+
+    async def collect_delete(self, topic: Topic, body: Delete) -> "array[int] | None":
+        """Find what a delete names, aside where that may take a while."""
+        collect = partial(self.log.engine.collect_delete, topic, body)
+        if self.is_quickly_collected(topic, body):
+            return collect()
+        return await self._loop.run_in_executor(None, collect)
 
     # For the server, which answers from callbacks instead of coroutines.
 

@@ -204,7 +204,7 @@ SCENARIOS = [
             *_work("maintain"), Delete("sure", tag="t:1*"), *_work("checkpoint", "maintain"),
             Delete("sure", before_seq=6), *_work("maintain", "snapshot", "maintain"),
         ],
-        160,
+        155,
     ),
     Scenario(
         "merge of tag runs",

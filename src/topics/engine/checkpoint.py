@@ -10,6 +10,7 @@ Keeps: a CheckpointMark is written only after everything it names is synced; a d
 while a chunk is being copied reaches the copy; records below the live floor are not copied at all.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -481,11 +482,10 @@ class _Absorption:
 
     def _carry_over(self, chunk: Chunk, start: int, stop: int, segment: Segment) -> None:
         """Delete in the copy what was deleted in the chunk while it was being copied."""
-        missed = [
-            chunk.first_seq + i - segment.first_seq for i in chunk.changed if start <= i < stop
-        ]
+        first_seq, end_seq = chunk.first_seq + start, chunk.first_seq + stop
+        missed = sorted(seq for dead in chunk.changed for seq in dead if first_seq <= seq < end_seq)
         if missed:
-            segment.mark_deleted(missed)
+            segment.mark_deleted(array("Q", missed))
             self.topic.flagged.add(segment)
 
 

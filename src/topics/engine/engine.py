@@ -6,6 +6,7 @@ thread-safe.
 """
 
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +19,7 @@ from topics.engine.append import Append, Repeat, close_reservation, submit_appen
 from topics.engine.backup import BackupCopy
 from topics.engine.checkpoint import absorb_topics, checkpoint_shard
 from topics.engine.compact import Compaction
-from topics.engine.delete import Deletion, submit_delete
+from topics.engine.delete import Deletion, bound_delete, collect_delete, submit_delete
 from topics.engine.diff import DiffRequest, read_diff, touches_cold
 from topics.engine.frames import FramesRequest, read_frames
 from topics.engine.groups.groups import Groups
@@ -81,6 +82,7 @@ from topics.storage.disk.disk import Disk, DiskLock
 from topics.storage.segments.store import SegmentStore
 from topics.storage.snapshots.snapshot import Snapshot, save_snapshot
 from topics.storage.wal import frame
+from topics.storage.wal.frame import Delete
 from topics.storage.wal.group_commit import RETRY_AFTER_MS, Commitment, GroupCommit, Waiter
 from topics.storage.wal.log import Position, WalLog, list_wal_files
 
@@ -682,14 +684,10 @@ class Engine:
             self._forward_for_reader(topic)
         return seq_at(topic, ts)
 
-    def submit_delete(
-        self,
-        topic: Topic,
-        *,
-        before_seq: int | None,
-        match: tuple[str, str] | None,
-        waiter: Waiter | None = None,
-    ) -> tuple[Shard, Deletion]:
+    def bound_delete(
+        self, topic: Topic, *, before_seq: int | None, match: tuple[str, str] | None
+    ) -> Delete:
+        """Return a delete of what is there now: what comes later is no part of it."""
         self._check_open()
         if before_seq is None and match is None:
             raise RequestError("a delete needs before_seq, match, or both")
@@ -704,15 +702,37 @@ class Engine:
             self.registry.expire(topic)
             # What is queued belongs to the past of this delete.
             finished = shard.commit.flush()
-            ticket = submit_delete(shard, topic, before_seq=bound, match=match, waiter=waiter)
+            body = bound_delete(topic, before_seq=bound, match=match)
         shard.commit.wake(finished)
+        return body
+
+    def collect_delete(self, topic: Topic, body: Delete) -> "array[int] | None":
+        """Find what a delete names: slow where it is much, and nobody waits for it."""
+        return collect_delete(self.shard_of(topic), topic, body)
+
+    def submit_delete(
+        self,
+        topic: Topic,
+        body: Delete,
+        seqs: "array[int] | None",
+        *,
+        waiter: Waiter | None = None,
+    ) -> tuple[Shard, Deletion]:
+        """Queue a delete with what was collected for it."""
+        self._check_open()
+        shard = self.shard_of(topic)
+        with shard.lock:
+            if topic.deleted:
+                raise TopicNotFound(topic.name)
+            ticket = submit_delete(shard, topic, body, seqs, waiter=waiter)
         return shard, ticket
 
     def delete_records(
         self, topic: Topic, *, before_seq: int | None = None, match: tuple[str, str] | None = None
     ) -> Deleted:
         """Delete records for good; return when the delete is durable and visible."""
-        shard, ticket = self.submit_delete(topic, before_seq=before_seq, match=match)
+        body = self.bound_delete(topic, before_seq=before_seq, match=match)
+        shard, ticket = self.submit_delete(topic, body, self.collect_delete(topic, body))
         shard.commit.commit(ticket)
         assert ticket.deleted is not None
         return ticket.deleted

@@ -7,13 +7,15 @@ Keeps: the log is told what will be so; nothing of the topic changes before its 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from topics.engine.shard import Shard
 from topics.engine.topics.retention import plan_cap
 from topics.engine.topics.topic import Topic
-from topics.kernel import count_live, evict_prefix
+from topics.kernel import count_live, delete_entries, evict_prefix
 from topics.storage.disk.disk import Buffer
 from topics.storage.wal.frame import EvictWatermark, encode_control
 from topics.storage.wal.group_commit import Commitment, Ticket
@@ -45,8 +47,8 @@ class Forecast:
         self._records = topic.live_records
         self._bytes = topic.live_bytes
         self._from_seq = topic.floors.earliest_seq
-        self._gone: dict[int, int] = {}
-        """Sizes of the records that removals on their way will take, by seq."""
+        self._marked: dict[int, bytearray] = {}
+        """Entries of runs, by their first seq, as removals on their way will leave them."""
         self._coming: list[_Stretch] = []
         self.evict_floor = topic.floors.evict_floor
 
@@ -57,60 +59,57 @@ class Forecast:
         config = self._topic.config
         self._evict(*plan_cap(config, records=self._records, size=self._bytes))
 
-    def remove(self, seqs: Iterable[int]) -> None:
-        for seq in seqs:
-            if seq < self._from_seq or seq in self._gone:
-                continue
-            for stretch in self._stretches(seq):
-                at = seq - stretch.first_seq
-                if at == stretch.start:
-                    records, size = count_live(stretch.idx, at, at + 1)
-                    self._records -= records
-                    self._bytes -= size
-                    if records:
-                        self._gone[seq] = size
-                break
+    def remove(self, seqs: "array[int]") -> None:
+        """Take ascending seqs out; those that are gone already make no difference."""
+        at = bisect_left(seqs, self._from_seq)
+        for stretch in self._stretches(self._from_seq):
+            stop = bisect_left(seqs, stretch.first_seq + stretch.stop, lo=at)
+            at = max(at, bisect_left(seqs, stretch.first_seq + stretch.start))
+            if at < stop:
+                entries = self._marked.get(stretch.first_seq)
+                if entries is None:
+                    entries = self._marked[stretch.first_seq] = bytearray(stretch.idx)
+                dead, size = delete_entries(entries, seqs[at:stop], stretch.first_seq)
+                self._records -= len(dead)
+                self._bytes -= size
+                at = stop
 
     def remove_below(self, seq: int) -> None:
         for stretch in self._stretches(self._from_seq):
             stop = min(stretch.stop, seq - stretch.first_seq)
             if stop <= stretch.start:
                 break
-            self._take(stretch, stretch.start, stop)
+            records, size = count_live(stretch.idx, stretch.start, stop)
+            self._records -= records
+            self._bytes -= size
         self._from_seq = max(self._from_seq, seq)
 
     def _evict(self, need_records: int, need_bytes: int) -> None:
         for stretch in self._stretches(self._from_seq):
-            at = stretch.start
-            while at < stretch.stop and (need_records > 0 or need_bytes > 0):
-                stop, _, _ = evict_prefix(
-                    stretch.idx, at, stretch.stop, max(0, need_records), max(0, need_bytes)
-                )
-                records, size = self._take(stretch, at, stop)
-                need_records -= records
-                need_bytes -= size
-                if records:
-                    self.evict_floor = self._from_seq = stretch.first_seq + stop
-                # Nothing live is left in it where this moves no further.
-                at = stop if stop > at else stretch.stop
-
-    def _take(self, stretch: _Stretch, start: int, stop: int) -> tuple[int, int]:
-        """Take a part of a stretch out of the sums; return what was still in them."""
-        records, size = count_live(stretch.idx, start, stop)
-        first_seq, end_seq = stretch.first_seq + start, stretch.first_seq + stop
-        gone = [self._gone[seq] for seq in self._gone if first_seq <= seq < end_seq]
-        records, size = records - len(gone), size - sum(gone)
-        self._records -= records
-        self._bytes -= size
-        return records, size
+            if need_records <= 0 and need_bytes <= 0:
+                break
+            stop, records, size = evict_prefix(
+                stretch.idx, stretch.start, stretch.stop, need_records, need_bytes
+            )
+            need_records -= records
+            need_bytes -= size
+            self._records -= records
+            self._bytes -= size
+            if records:
+                self.evict_floor = self._from_seq = stretch.first_seq + stop
 
     def _stretches(self, seq: int) -> Iterator[_Stretch]:
+        """Yield what reaches a seq or beyond, with what removals on their way have done to it."""
         for run, start in self._topic.runs_from(seq):
-            yield _Stretch(run.first_seq, run.idx(), start, run.count)
+            yield self._as_marked(_Stretch(run.first_seq, run.idx(), start, run.count))
         for coming in self._coming:
             start = max(0, seq - coming.first_seq)
             if start < coming.stop:
-                yield coming._replace(start=start)
+                yield self._as_marked(coming._replace(start=start))
+
+    def _as_marked(self, stretch: _Stretch) -> _Stretch:
+        marked = self._marked.get(stretch.first_seq)
+        return stretch if marked is None else stretch._replace(idx=marked)
 
 
 def tell_floors(shard: Shard, topic: Topic) -> None:

@@ -90,9 +90,10 @@ def reclaim(shard: Shard, topic: Topic, *, stores: Stores) -> int:
         sealed = [
             s for s in topic.segments() if s.sealed and s.last_seq < kept and not topic.is_pinned(s)
         ]
-        below = [s for s in sealed if s.last_seq < topic.floors.earliest_seq]
-        dead = [s for s in sealed if s.live_records == 0 and s not in below]
-        gone = [*below, *dead]
+        earliest = topic.floors.earliest_seq
+        below = [s for s in sealed if s.last_seq < earliest]
+        dead = [s for s in sealed if s.live_records == 0 and s.last_seq >= earliest]
+        gone = {*below, *dead}
         if not gone:
             return 0
         for segment in gone:
@@ -197,9 +198,8 @@ def relocate(shard: Shard, topic: Topic, *, stores: Stores, config: ServerConfig
         with shard.lock:
             segment.marked_since = set()
         try:
-            stores.cold.put(
-                topic.id, segment.first_seq, data=segment.whole_data(), idx=bytes(segment.idx())
-            )
+            idx = bytes(segment.idx())
+            stores.cold.put(topic.id, segment.first_seq, data=segment.flagged_data(idx), idx=idx)
         except StorageError:
             segment.marked_since = None
             raise

@@ -70,10 +70,12 @@ check_tag_run = _twin.check_tag_run
 copy_frames = _twin.copy_frames
 count_live = _twin.count_live
 decode_columns = _twin.decode_columns
+delete_entries = _twin.delete_entries
 encode_columns = _twin.encode_columns
 evict_prefix = _twin.evict_prefix
 find_frame = _twin.find_frame
 first_live = _twin.first_live
+flag_frames = _twin.flag_frames
 fnv1a_32 = _twin.fnv1a_32
 format_answers = _twin.format_answers
 format_places = _twin.format_places
@@ -133,10 +135,12 @@ __all__ = [
     "copy_frames",
     "count_live",
     "decode_columns",
+    "delete_entries",
     "encode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",
+    "flag_frames",
     "fnv1a_32",
     "format_answers",
     "format_places",

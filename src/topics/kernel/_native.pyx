@@ -28,6 +28,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from array import array
+
 from topics.errors import CorruptData
 from topics.kernel import refusals as _refusals
 from topics.kernel.batch import Batch, Column, Columns, IdxSummary, Projection, Scan

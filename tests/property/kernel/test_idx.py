@@ -1,5 +1,7 @@
 """Properties of the idx helpers, against the plainest way to say the same; and over garbage."""
 
+from array import array
+
 from hypothesis import given
 from hypothesis.strategies import (
     DataObject,
@@ -10,6 +12,7 @@ from hypothesis.strategies import (
     integers,
     lists,
     sampled_from,
+    sets,
 )
 from tests.property.kernel.frames import U64, Chunk, chunks, edits, harm, idx_entry
 from tests.property.kernel.twins import TWINS, agreed, is_refused, outcome
@@ -126,3 +129,55 @@ def test_shifting_moves_every_offset_or_none(idx: bytes, rest: bytes, delta: int
             for i, offset in enumerate(moved)
         ) if fits else idx  # fmt: skip
         assert shifted == expected + rest
+
+
+@given(idx=indexes, first_seq=integers(1, 2**64 - 40), choose=data())
+def test_deleting_entries_flags_the_live_ones_and_tells_which(
+    idx: bytes, first_seq: int, choose: DataObject
+) -> None:
+    count = len(idx) // 20
+    places = sorted(choose.draw(sets(integers(0, max(count - 1, 0))))) if count else []
+    live = [i for i in places if not parse_entry(idx, i)[3] & 8]
+    seqs = array("Q", [first_seq + i for i in places])
+    expected = bytearray(idx)
+    for i in places:
+        expected[i * 20 + 16] |= 8
+    for twin in TWINS:
+        changed = bytearray(idx)
+        dead, size = twin.delete_entries(changed, seqs, first_seq)
+        assert dead == array("Q", [first_seq + i for i in live])
+        assert size == sum(parse_entry(idx, i)[1] - 46 for i in live)
+        assert changed == expected
+        changed.append(0)  # nobody holds on to it
+    for strange in (first_seq - 1, first_seq + count):
+        assert is_refused(
+            agreed("delete_entries", bytearray(idx), array("Q", [strange]), first_seq)
+        )
+
+
+@given(chunk=chunks(layout=1, max_size=20), choose=data())
+def test_flagging_frames_sets_their_last_byte_and_no_other(
+    chunk: Chunk, choose: DataObject
+) -> None:
+    count = len(chunk.records)
+    places = sorted(choose.draw(sets(integers(0, count - 1)))) if count else []
+    seqs = array("Q", [chunk.first_seq + i for i in places])
+    base = parse_entry(chunk.idx, places[0])[0] if places else 0
+    expected = bytearray(chunk.frames)
+    for i in places:
+        expected[sum(parse_entry(chunk.idx, i)[:2]) - 1] = 0xD5
+    for twin in TWINS:
+        frames = bytearray(chunk.frames)[base:]
+        twin.flag_frames(frames, chunk.idx, seqs, chunk.first_seq, base=base)
+        assert frames == expected[base:]
+    if places:
+        call = (bytearray(chunk.frames), chunk.idx, seqs, chunk.first_seq)
+        assert is_refused(agreed("flag_frames", *call, base=len(chunk.frames)))
+
+
+@given(idx=indexes, size=integers(0, 200), base=integers(0, 2**33), choose=data())
+def test_hostile_entries_flag_frames_alike_or_are_refused(
+    idx: bytes, size: int, base: int, choose: DataObject
+) -> None:
+    places = choose.draw(lists(integers(0, 40), max_size=8))
+    agreed("flag_frames", bytearray(size), idx, array("Q", places), 0, base=base)

@@ -36,7 +36,9 @@ class Turn:
 
     def delete(self, *, tag: str | None = None, before_seq: int | None = None) -> None:
         match = None if tag is None else ("Eq", tag)
-        _, ticket = self._engine.submit_delete(self._topic, before_seq=before_seq, match=match)
+        body = self._engine.bound_delete(self._topic, before_seq=before_seq, match=match)
+        seqs = self._engine.collect_delete(self._topic, body)
+        _, ticket = self._engine.submit_delete(self._topic, body, seqs)
         self._note(ticket)
 
     def end(self) -> None:

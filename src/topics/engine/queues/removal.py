@@ -3,6 +3,7 @@
 Keeps: a job is gone for others only when it is as safely gone as the queue's class promises.
 """
 
+from array import array
 from collections.abc import Sequence
 
 from topics.engine.forecast import Change, Forecast, tell_floors
@@ -54,7 +55,7 @@ class Removal(Change):
         self.topic.awaiting_sync -= self.needs_sync
 
     def foresee(self, forecast: Forecast) -> None:
-        forecast.remove(self.seqs)
+        forecast.remove(array("Q", self.seqs))
 
 
 def settle_floors(shard: Shard, topic: Topic) -> list[Commitment]:

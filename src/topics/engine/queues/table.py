@@ -6,7 +6,8 @@ dead letters under way; only live records are in it once `settle` has run; memor
 in flight or given back, not the length of the log.
 """
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Literal, NamedTuple
 
@@ -117,8 +118,11 @@ class LeaseTable:
         while self._seqs and self._seqs[0] < earliest_seq:
             self.forget([heappop(self._seqs)])
 
-    def forget(self, seqs: Iterable[int]) -> None:
-        """Drop records that were deleted or lost."""
+    def forget(self, seqs: Sequence[int]) -> None:
+        """Drop records that were deleted or lost; the seqs ascend."""
+        if len(seqs) > len(self.jobs):  # a delete of many: most of them were never claimed
+            places = ((seq, bisect_left(seqs, seq)) for seq in self.jobs)
+            seqs = [seq for seq, at in places if at < len(seqs) and seqs[at] == seq]
         for seq in seqs:
             job = self.jobs.pop(seq, None)
             if job is not None:

@@ -1,21 +1,12 @@
 """Records that the WAL holds and no segment does yet: the newest part of a topic, in memory."""
 
 import struct
-from collections.abc import Sequence
+from array import array
 
-from topics.kernel import (
-    FLAG_DELETED,
-    FRAME_OVERHEAD_BYTES,
-    IDX_ENTRY_BYTES,
-    WAL_LAYOUT,
-    Batch,
-    shift_idx,
-)
+from topics.kernel import IDX_ENTRY_BYTES, WAL_LAYOUT, Batch, delete_entries, shift_idx
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import View
-from topics.storage.segments.store import IDX_FLAGS_OFFSET
 
-_OFFSET_LEN = struct.Struct("<II")
 _TS = struct.Struct("<Q")
 _TS_OFFSET = 8
 GROW_BYTES = 256 * 1024
@@ -42,8 +33,8 @@ class Chunk:
         """In the WAL; else in memory only."""
         self.taken = False
         """A checkpoint has begun to copy it: it grows no more."""
-        self.changed: list[int] = []
-        """Indexes that were deleted after a checkpoint had taken it."""
+        self.changed: list[array[int]] = []
+        """Seqs that were deleted after a checkpoint had taken it."""
 
     @property
     def last_seq(self) -> int:
@@ -99,20 +90,12 @@ class Chunk:
         self.count += batch.count
         return True
 
-    def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
+    def mark_deleted(self, seqs: "array[int]") -> tuple[int, int]:
         """Set delete flags; return how many records and bytes were live before."""
-        records = size = 0
-        for i in indexes:
-            at = i * IDX_ENTRY_BYTES
-            flags = self._idx[at + IDX_FLAGS_OFFSET]
-            if flags & FLAG_DELETED:
-                continue
-            self._idx[at + IDX_FLAGS_OFFSET] = flags | FLAG_DELETED
-            records += 1
-            size += _OFFSET_LEN.unpack_from(self._idx, at)[1] - FRAME_OVERHEAD_BYTES
-            if self.taken:
-                self.changed.append(i)
-        return records, size
+        dead, size = delete_entries(self._idx, seqs, self.first_seq)
+        if self.taken and dead:
+            self.changed.append(dead)
+        return len(dead), size
 
     def _ts(self, index: int) -> int:
         ts: int = _TS.unpack_from(self._idx, index * IDX_ENTRY_BYTES + _TS_OFFSET)[0]

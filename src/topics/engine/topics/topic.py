@@ -6,6 +6,7 @@ first, then `floors`, `holes` and `runs`, each replaced whole.
 Keeps: `evict_floor <= earliest_seq <= head_seq + 1`; `live_records` and `live_bytes` are exact.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -222,8 +223,9 @@ class Topic:
             return False
         expired = 0
         for run, start in self.runs_from(self.floors.earliest_seq):
-            stop = bisect_ts(run.idx(), start, run.count, cutoff)
-            expired += count_live(run.idx(), start, stop)[0]
+            is_whole = run.last_ts < cutoff
+            stop = run.count if is_whole else bisect_ts(run.idx(), start, run.count, cutoff)
+            expired += _live_in(run, start, stop)[0]
             if stop < run.count:
                 break
         return self._evict(expired, 0, "ttl")
@@ -252,7 +254,7 @@ class Topic:
             stop = min(run.count, before_seq - run.first_seq)
             if stop <= start:
                 break
-            records, size = count_live(run.idx(), start, stop)
+            records, size = _live_in(run, start, stop)
             self.live_records -= records
             self.live_bytes -= size
             deleted += records
@@ -260,8 +262,9 @@ class Topic:
         self.settle_earliest(before_seq)
         return deleted
 
-    def apply_delete_seqs(self, seqs: Sequence[int]) -> int:
-        """Set the delete flag of live records; `seqs` ascend. Return how many were live."""
+    def apply_delete_seqs(self, which: Sequence[int]) -> int:
+        """Set the delete flag of live records; the seqs ascend. Return how many were live."""
+        seqs = which if isinstance(which, array) else array("Q", which)
         deleted, earliest = 0, self.floors.earliest_seq
         at = bisect_left(seqs, earliest)
         is_earliest = at < len(seqs) and seqs[at] == earliest
@@ -271,7 +274,7 @@ class Topic:
                 break
             stop = bisect_right(seqs, run.last_seq)
             first = max(at, bisect_left(seqs, run.first_seq))
-            records, size = run.mark_deleted([seq - run.first_seq for seq in seqs[first:stop]])
+            records, size = run.mark_deleted(seqs[first:stop]) if first < stop else (0, 0)
             self.live_records -= records
             self.live_bytes -= size
             deleted += records
@@ -297,28 +300,33 @@ class Topic:
         """Count the live records and bytes from the indexes: exact after a replay."""
         self.live_records = self.live_bytes = 0
         for run, start in self.runs_from(self.floors.earliest_seq):
-            if start == 0 and isinstance(run, Segment):
-                records, size = run.live_records, run.live_bytes
-            else:
-                records, size = count_live(run.idx(), start, run.count)
+            records, size = _live_in(run, start, run.count)
             self.live_records += records
             self.live_bytes += size
 
     def _evict(self, need_records: int, need_bytes: int, reason: str) -> bool:
         floor = 0
+        whole: Segment | None = None
         for run, start in self.runs_from(self.floors.earliest_seq):
-            stop, records, size = evict_prefix(
-                run.idx(), start, run.count, need_records, need_bytes
-            )
+            if start == 0 and isinstance(run, Segment) and run.live_records <= need_records:
+                records, size = run.live_records, run.live_bytes
+                whole = run if records else whole
+            else:
+                stop, records, size = evict_prefix(
+                    run.idx(), start, run.count, need_records, need_bytes
+                )
+                if records:
+                    floor, whole = run.first_seq + stop, None
             need_records -= records
             need_bytes -= size
             self.live_records -= records
             self.live_bytes -= size
             self.evicted_records += records
-            if records:
-                floor = run.first_seq + stop
             if need_records <= 0 and need_bytes <= 0:
                 break
+        if whole is not None:
+            stop, _, _ = evict_prefix(whole.idx(), 0, whole.count, whole.live_records, 0)
+            floor = whole.first_seq + stop
         if floor == 0:
             return False
         earliest = self.first_live_from(floor)
@@ -334,6 +342,13 @@ class Topic:
 
 
 _first_seq = attrgetter("first_seq")
+
+
+def _live_in(run: Run, start: int, stop: int) -> tuple[int, int]:
+    """Return records and bytes that are live in a part of a run; of a whole segment it is known."""
+    if start == 0 and stop == run.count and isinstance(run, Segment):
+        return run.live_records, run.live_bytes
+    return count_live(run.idx(), start, stop)
 
 
 def _entry_ts(run: Run, index: int) -> int:

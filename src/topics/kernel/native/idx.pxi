@@ -99,6 +99,79 @@ def bisect_ts(idx, Py_ssize_t start, Py_ssize_t stop, ts):
     return low
 
 
+def delete_entries(idx, seqs, uint64_t first_seq):
+    cdef Py_buffer view
+    cdef Py_buffer seqs_view
+    cdef uint8_t* entries
+    cdef uint8_t* entry
+    cdef uint64_t* found
+    cdef uint64_t seq
+    cdef Py_ssize_t count
+    cdef Py_ssize_t i
+    cdef Py_ssize_t records = 0
+    cdef int64_t size_sum = 0
+    PyObject_GetBuffer(seqs, &seqs_view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(idx, &view, PyBUF_WRITABLE)
+        try:
+            entries = <uint8_t*> view.buf
+            count = view.len // IDX_ENTRY
+            dead = PyBytes_FromStringAndSize(NULL, seqs_view.len)
+            found = <uint64_t*> PyBytes_AS_STRING(dead)
+            for i in range(seqs_view.len // 8):
+                seq = load_u64(<const uint8_t*> seqs_view.buf + i * 8)
+                if seq < first_seq or seq - first_seq >= <uint64_t> count:
+                    raise ValueError(f"seq {seq} is none of {count} from {first_seq} on")
+                entry = entries + (seq - first_seq) * IDX_ENTRY
+                if not entry[16] & FLAG_DELETED:
+                    entry[16] |= FLAG_DELETED
+                    store_u64(<uint8_t*> (found + records), seq)
+                    records += 1
+                    size_sum += <int64_t> load_u32(entry + 4) - FRAME_OVERHEAD
+        finally:
+            PyBuffer_Release(&view)
+    finally:
+        PyBuffer_Release(&seqs_view)
+    return array("Q", dead[: records * 8]), size_sum
+
+
+def flag_frames(data, idx, seqs, uint64_t first_seq, *, uint64_t base):
+    cdef Py_buffer view
+    cdef Py_buffer idx_view
+    cdef Py_buffer seqs_view
+    cdef uint8_t* bytes_at
+    cdef Entry entry
+    cdef uint64_t seq
+    cdef uint64_t at
+    cdef Py_ssize_t count
+    cdef Py_ssize_t i
+    PyObject_GetBuffer(seqs, &seqs_view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(idx, &idx_view, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+            try:
+                bytes_at = <uint8_t*> view.buf
+                count = idx_view.len // IDX_ENTRY
+                for i in range(seqs_view.len // 8):
+                    seq = load_u64(<const uint8_t*> seqs_view.buf + i * 8)
+                    if seq < first_seq or seq - first_seq >= <uint64_t> count:
+                        raise ValueError(f"seq {seq} is none of {count} from {first_seq} on")
+                    entry = load_entry(<const uint8_t*> idx_view.buf, seq - first_seq)
+                    if entry.size == 0:
+                        continue
+                    at = <uint64_t> entry.offset + entry.size - 1
+                    if at < base or at - base >= <uint64_t> view.len:
+                        raise ValueError(f"the frame of seq {seq} is not in these bytes")
+                    bytes_at[at - base] = DELETED_BYTE
+            finally:
+                PyBuffer_Release(&view)
+        finally:
+            PyBuffer_Release(&idx_view)
+    finally:
+        PyBuffer_Release(&seqs_view)
+
+
 cdef struct Summary:
     Py_ssize_t entries
     Py_ssize_t live_records

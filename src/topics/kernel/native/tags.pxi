@@ -384,7 +384,6 @@ def lookup_tag_run(run, match not None):
     cdef Py_buffer view
     cdef Lookup work
     cdef int outcome
-    cdef Py_ssize_t i
     work.seqs = NULL
     work.count = work.size = 0
     open_matcher(match, &work.matcher)
@@ -400,7 +399,7 @@ def lookup_tag_run(run, match not None):
             raise MemoryError
         if not outcome:
             raise_bad_run()
-        return [work.seqs[i] for i in range(work.count)]
+        return array("Q", PyBytes_FromStringAndSize(<char*> work.seqs, work.count * 8))
     finally:
         free(work.seqs)
         PyBuffer_Release(&view)

@@ -9,8 +9,10 @@ from topics.kernel.pure.gather import Gathering
 from topics.kernel.pure.idx import (
     bisect_ts,
     count_live,
+    delete_entries,
     evict_prefix,
     first_live,
+    flag_frames,
     shift_idx,
     summarize_idx,
 )
@@ -41,10 +43,12 @@ __all__ = [
     "copy_frames",
     "count_live",
     "decode_columns",
+    "delete_entries",
     "encode_columns",
     "evict_prefix",
     "find_frame",
     "first_live",
+    "flag_frames",
     "fnv1a_32",
     "format_answers",
     "format_places",

@@ -1,10 +1,12 @@
 """Questions that the 20-byte entries answer without looking at a frame."""
 
+from array import array
 from collections.abc import Iterator
 from struct import Struct
 
 from topics.kernel.batch import IdxSummary
 from topics.kernel.layout import (
+    DELETED_BYTE,
     FLAG_DELETED,
     FLAG_TAG,
     FRAME_OVERHEAD_BYTES,
@@ -16,6 +18,7 @@ from topics.kernel.pure.frame import check_range, open_view
 
 _ENTRY_WITH_PADDING = Struct("<IIQB3s")
 _OFFSET = Struct("<I")
+_FLAGS_OFFSET = 16
 _U32_MAX = 2**32 - 1
 
 
@@ -77,6 +80,47 @@ def bisect_ts(idx: Buffer, start: int, stop: int, ts: int) -> int:
         else:
             high = middle
     return start + low
+
+
+def delete_entries(idx: bytearray, seqs: "array[int]", first_seq: int) -> "tuple[array[int], int]":
+    """Set the delete flag of entries by seq; return which of them were live, and their bytes.
+
+    `seqs` are u64; entry 0 is that of `first_seq`.
+    """
+    dead, size_sum = array("Q"), 0
+    for seq, at in _places(idx, seqs, first_seq):
+        _, size, _, flags = IDX_ENTRY.unpack_from(idx, at)
+        if not flags & FLAG_DELETED:
+            idx[at + _FLAGS_OFFSET] = flags | FLAG_DELETED
+            dead.append(seq)
+            size_sum += size - FRAME_OVERHEAD_BYTES
+    return dead, size_sum
+
+
+def flag_frames(
+    data: bytearray, idx: Buffer, seqs: "array[int]", first_seq: int, *, base: int
+) -> None:
+    """Set the delete byte that ends the frames of entries, by seq; one without a frame has none.
+
+    `data` begins at byte `base` of what the entries point into.
+    """
+    for seq, at in _places(idx, seqs, first_seq):
+        offset, size, _, _ = IDX_ENTRY.unpack_from(idx, at)
+        if not size:
+            continue
+        place = offset + size - 1 - base
+        if not 0 <= place < len(data):
+            raise ValueError(f"the frame of seq {seq} is not in these bytes")
+        data[place] = DELETED_BYTE
+
+
+def _places(idx: Buffer, seqs: "array[int]", first_seq: int) -> Iterator[tuple[int, int]]:
+    """`(seq, where its entry is)` of each."""
+    count = len(open_view(idx)) // IDX_ENTRY_BYTES
+    for seq in seqs:
+        if not 0 <= seq - first_seq < count:
+            raise ValueError(f"seq {seq} is none of {count} from {first_seq} on")
+        yield seq, (seq - first_seq) * IDX_ENTRY_BYTES
 
 
 def summarize_idx(idx: Buffer) -> IdxSummary:

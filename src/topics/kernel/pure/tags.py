@@ -1,5 +1,6 @@
 """Tags: looked up in frames, gathered into sorted runs, merged, and found again."""
 
+from array import array
 from collections.abc import Iterator
 from heapq import merge
 from itertools import groupby
@@ -131,8 +132,8 @@ def _iter_run(run: Buffer) -> Iterator[tuple[bytes, int]]:
         before = pair
 
 
-def lookup_tag_run(run: Buffer, match: Match) -> list[int]:
-    """Ascending seqs whose tag matches, found by binary search."""
+def lookup_tag_run(run: Buffer, match: Match) -> "array[int]":
+    """Ascending seqs (u64) whose tag matches, found by binary search."""
     check_match(match)
     tags = _TagRun(run)
     operator, needle = match
@@ -149,8 +150,7 @@ def lookup_tag_run(run: Buffer, match: Match) -> list[int]:
         if not (tag == needle if operator == MATCH_EQ else tag.startswith(needle)):
             break
         seqs.append(seq)
-    seqs.sort()
-    return seqs
+    return array("Q", sorted(seqs))
 
 
 def check_tag_run(run: Buffer) -> bool:

@@ -11,14 +11,23 @@ Byte reference: docs/internals/formats/segment.md.
 import struct
 import threading
 import weakref
-from collections.abc import Sequence
+from array import array
 from functools import partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from topics.errors import CorruptData, FileMissing, TooManyFiles
-from topics.kernel import SEGMENT_LAYOUT, IdxSummary, count_live, index_segment, summarize_idx
+from topics.errors import CorruptData, DiskFailed, FileMissing, TooManyFiles
+from topics.kernel import (
+    SEGMENT_LAYOUT,
+    IdxSummary,
+    count_live,
+    delete_entries,
+    flag_frames,
+    index_segment,
+    summarize_idx,
+)
 from topics.kernel.layout import FLAG_DELETED, FRAME_OVERHEAD_BYTES, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
@@ -32,6 +41,11 @@ from topics.storage.segments.store import (
 )
 
 _OFFSET_LEN = struct.Struct("<II")
+FLAGS_ONE_BY_ONE = 16
+"""So few delete flags are written by themselves; for more, the entries around them are."""
+FLAGGED_TOGETHER = 1024
+FLAG_PAGE_BYTES = 4096
+"""Frames closer than this are written back together: the device writes whole pages anyway."""
 _PROVING = threading.Lock()
 """Held by whoever compares an index with its sums: once, for some µs, and no sum changes then."""
 _READING = threading.Lock()
@@ -77,13 +91,13 @@ class _Files:
 class SealedPair(_Files):
     """The two files of a sealed segment, opened when first used."""
 
-    __slots__ = ("_data", "_flags", "_idx")
+    __slots__ = ("_data", "_idx", "_idx_file")
 
     def __init__(self, segment: "Segment") -> None:
         super().__init__(segment)
         self._idx: Buffer | None = None
         self._data: DataReader | None = None
-        self._flags: tuple[DiskFile | None, DiskFile] | None = None
+        self._idx_file: DiskFile | None = None
 
     def idx(self) -> Buffer:
         idx = self._idx
@@ -102,15 +116,14 @@ class SealedPair(_Files):
             data = self._data = segment.maps.open(segment, opening)
         return data
 
-    def flag_files(self) -> tuple[DiskFile | None, DiskFile]:
-        """Return where delete flags go: the `.data` if it is on this tier, and the `.idx`."""
-        files = self._flags
-        if files is None:
+    @property
+    def idx_file(self) -> DiskFile:
+        """The `.idx`, to set delete flags in it."""
+        file = self._idx_file
+        if file is None:
             segment = self._segment
-            idx = segment.open_file(segment.idx_path)
-            data = segment.open_file(segment.data_path) if segment.tier == "hot" else None
-            files = self._flags = data, idx
-        return files
+            file = self._idx_file = segment.open_file(segment.idx_path)
+        return file
 
 
 class Segment:
@@ -143,6 +156,8 @@ class Segment:
         self.swaps = 0
         """Odd while a rewrite changes the files behind the names; who reads without checking
         frames compares it before and after."""
+        self._unflagged: list[array[int]] = []
+        """Seqs that are deleted in the `.idx` and not yet in the `.data`: `sync` sees to it."""
         self._active: _ActiveFiles | None = None
         self._pair = SealedPair(self)
         self._pinned = False
@@ -280,12 +295,14 @@ class Segment:
     def sync(self) -> None:
         """Make frames and delete flags durable."""
         if self._active is not None:
+            self.flag_frames()
             self._active.data_file.sync_data()
             self._active.idx_file.sync_data()
             return
         self._sync_file(self.idx_path)
         if self.tier == "hot":
             try:
+                self.flag_frames()
                 self._sync_file(self.data_path)
             except FileMissing:
                 # It may have moved to the cold tier meanwhile, whole and synced.
@@ -296,6 +313,52 @@ class Segment:
         file = self.disk.open(path)
         file.sync_data()
         file.close()
+
+    def flag_frames(self) -> None:
+        """Set the delete flags in the `.data` that the `.idx` has: one thread at a time."""
+        waiting = self._unflagged
+        known = len(waiting)  # more may come meanwhile
+        if not known:
+            return
+        seqs = array("Q", sorted(chain(*waiting[:known])))
+        active = self._active
+        file = self.disk.open(self.data_path) if active is None else active.data_file
+        for start in range(0, len(seqs), FLAGGED_TOGETHER):
+            self._flag_some(file, seqs[start : start + FLAGGED_TOGETHER])
+        if active is None:
+            file.close()
+        del waiting[:known]
+
+    def flagged_data(self, idx: Buffer) -> Buffer:
+        """Return the whole `.data` with every delete flag that `idx` has."""
+        data = self.whole_data()
+        if not self._unflagged:
+            return data
+        entries = enumerate(IDX_ENTRY.iter_unpack(idx), self.first_seq)
+        seqs = array("Q", [seq for seq, entry in entries if entry[3] & FLAG_DELETED])
+        flagged = bytearray(data)
+        flag_frames(flagged, idx, seqs, self.first_seq, base=0)
+        return flagged
+
+    def _flag_some(self, file: DiskFile, seqs: "array[int]") -> None:
+        idx = self.idx()
+        places = [self._place_of(idx, seq) for seq in (seqs[0], seqs[-1])]
+        begin, end = places[0][0], sum(places[1])
+        if begin == end:  # a rewrite has dropped their frames
+            return
+        if end - begin <= len(seqs) * FLAG_PAGE_BYTES:
+            frames = bytearray(file.read_at(begin, end - begin))
+            flag_frames(frames, idx, seqs, self.first_seq, base=begin)
+            file.write_at(begin, [frames])
+            return
+        for seq in seqs:
+            offset, size = self._place_of(idx, seq)
+            if size:
+                file.write_at(offset + size - 1, [DELETED_FLAG])
+
+    def _place_of(self, idx: Buffer, seq: int) -> tuple[int, int]:
+        offset, size = _OFFSET_LEN.unpack_from(idx, (seq - self.first_seq) * IDX_ENTRY_BYTES)
+        return offset, size
 
     def seal(self) -> None:
         """Make the segment immutable; its files stay open for those who still read from them."""
@@ -313,43 +376,52 @@ class Segment:
 
     # Deleting: the shard's lock held.
 
-    def mark_deleted(self, indexes: Sequence[int]) -> tuple[int, int]:
-        """Set the delete flags in place, durable after `sync`.
+    def mark_deleted(self, seqs: "array[int]") -> tuple[int, int]:
+        """Set the delete flags of some seqs in place, in the `.idx`; durable after `sync`.
 
-        Return records and bytes that were live.
+        They ascend. Return records and bytes that were live.
         """
-        records, live_bytes = self.live_records, self.live_bytes
-        idx, active = self.idx(), self._active
-        data, idx_file = (
-            self._pair.flag_files() if active is None else (active.data_file, active.idx_file)
-        )
-        for i in indexes:
-            offset, size, _, flags = IDX_ENTRY.unpack_from(idx, i * IDX_ENTRY_BYTES)
-            if flags & FLAG_DELETED:
-                continue
-            flags |= FLAG_DELETED
-            at = i * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
-            if data is not None:
-                data.write_at(offset + size - 1, [DELETED_FLAG])
-            idx_file.write_at(at, [bytes((flags,))])
-            if active is not None:
-                active.idx[at] = flags
-            self._count_deleted(i, size)
-        return records - self.live_records, live_bytes - self.live_bytes
+        active = self._active
+        start, stop = seqs[0] - self.first_seq, seqs[-1] - self.first_seq + 1
+        part = slice(start * IDX_ENTRY_BYTES, stop * IDX_ENTRY_BYTES)
+        entries = bytearray(self.idx()[part])
+        dead, size = delete_entries(entries, seqs, seqs[0])
+        if not dead:
+            return 0, 0
+        file = self._pair.idx_file if active is None else active.idx_file
+        try:
+            if len(dead) <= FLAGS_ONE_BY_ONE:
+                for seq in dead:
+                    at = (seq - seqs[0]) * IDX_ENTRY_BYTES + IDX_FLAGS_OFFSET
+                    file.write_at(part.start + at, [entries[at : at + 1]])
+            else:
+                file.write_at(part.start, [entries])
+        except DiskFailed:
+            self.live_records, self.live_bytes = count_live(self.idx(), 0, self.count)
+            raise
+        if active is not None:
+            active.idx[part] = entries
+        self.live_records -= len(dead)
+        self.live_bytes -= size
+        self.cold_stale = self.tier == "cold"
+        if self.tier == "hot":
+            self._unflagged.append(dead)
+        if self.marked_since is not None:
+            self.marked_since.update(seq - self.first_seq for seq in dead)
+        return len(dead), size
 
     def renew_flags(self) -> None:
         """Write every delete flag once more, durable after `sync`.
 
         What a process that was killed wrote can be read, but need not be on the device.
         """
-        data_offsets, _ = self.deleted_flags()
-        active = self._active
-        idx_file = self.disk.open(self.idx_path) if active is None else active.idx_file
-        idx_file.write_at(0, [bytes(memoryview(self.idx())[: self.count * IDX_ENTRY_BYTES])])
+        idx = bytes(memoryview(self.idx())[: self.count * IDX_ENTRY_BYTES])
+        file = self._pair.idx_file if self._active is None else self._active.idx_file
+        file.write_at(0, [idx])
         if self.tier == "hot":
-            data = self.disk.open(self.data_path) if active is None else active.data_file
-            for offset in data_offsets:
-                data.write_at(offset, [DELETED_FLAG])
+            entries = enumerate(IDX_ENTRY.iter_unpack(idx), self.first_seq)
+            self._unflagged = [array("Q", [seq for seq, e in entries if e[3] & FLAG_DELETED])]
+            self.flag_frames()
 
     def deleted_flags(self) -> tuple[list[int], list[tuple[int, int]]]:
         """Return what `SegmentStore.mark_deleted` needs to show every deleted record elsewhere."""
@@ -376,6 +448,7 @@ class Segment:
         self.marked_since = None
         self.store = store
         self.tier = "cold"
+        self._unflagged.clear()
         self.bound_for = None
         self._pair = SealedPair(self)
 
@@ -384,13 +457,6 @@ class Segment:
         self.cold_stale = False
         self.store = store
         self.tier = "hot"
-
-    def _count_deleted(self, index: int, size: int) -> None:
-        self.live_records -= 1
-        self.live_bytes -= size - FRAME_OVERHEAD_BYTES
-        self.cold_stale = self.tier == "cold"
-        if self.marked_since is not None:
-            self.marked_since.add(index)
 
     # Opening: recovery, and after a rewrite.
 

@@ -7,6 +7,7 @@ Eight runs of one size are merged into one, so a topic has few of them however l
 """
 
 import struct
+from array import array
 from functools import partial
 
 from topics.errors import FileMissing
@@ -138,16 +139,18 @@ class TagRuns:
             self._runs = [run for run in self._runs if run.last_seq >= seq]
             self._remove(gone)
 
-    def lookup(self, match: Match) -> list[int]:
-        """Return the seqs whose records had a matching tag; some may be gone since."""
+    def lookup(self, match: Match) -> "array[int]":
+        """Return the seqs whose records had a matching tag, ascending; some may be gone since."""
         while True:
             runs = self._runs
             try:
-                return [seq for run in runs for seq in lookup_tag_run(run.view(), match)]
+                found = [lookup_tag_run(run.view(), match) for run in runs]
             except FileMissing:
                 # A merge took the file before it was mapped: what replaced it is in the new list.
                 if runs is self._runs:
                     raise
+            else:
+                return array("Q", b"".join(found))
 
     def _save(self, first_seq: int, last_seq: int, content: bytes) -> TagRun:
         path = paths.tag_run_path(self._topic_id, first_seq, last_seq)

@@ -249,7 +249,7 @@ def test_a_disk_that_fails_under_acks_that_came_together_is_told_to_all(place: P
     topic = engine.topic("jobs")
     shard = engine.shard_of(topic)
     tickets = [engine.submit_ack(topic, AckRequest(node="w1", seqs=[n]))[1] for n in (1, 2)]
-    place.disk.arm(FaultPlan().fail(at_call=3, error=DiskFailed, forever=True))  # behind the log
+    place.disk.arm(FaultPlan().fail(at_call=2, error=DiskFailed, forever=True))  # behind the log
     with shard.lock:
         shard.commit.flush()
     assert [type(ticket.error) for ticket in tickets] == [DiskFailed, DiskFailed]

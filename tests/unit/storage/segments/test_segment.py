@@ -1,5 +1,7 @@
 """One segment: growing, sealing, delete flags, opening again, and a rewrite under the same name."""
 
+from array import array
+
 import pytest
 
 from topics.engine.request import encode_write, read_write
@@ -109,9 +111,9 @@ def test_deletes_are_counted_once_and_durable_after_a_sync(
     if sealed:
         segment.seal()
     before = segment.live_bytes
-    records, size = segment.mark_deleted([0, 2])
+    records, size = segment.mark_deleted(array("Q", [1, 3]))
     assert (records, before - segment.live_bytes) == (2, size)
-    assert segment.mark_deleted([0, 2]) == (0, 0)
+    assert segment.mark_deleted(array("Q", [1, 3])) == (0, 0)
     segment.sync()
     after = opened(disk.power_cut(0))
     assert numbers(after) == numbers(segment)
@@ -123,7 +125,7 @@ def test_a_delete_flag_torn_by_a_cut_reads_as_live_or_deleted(
 ) -> None:
     segment.sync()
     segment.seal()
-    segment.mark_deleted([1])
+    segment.mark_deleted(array("Q", [2]))
     for seed in range(20):
         after = opened(disk.power_cut(seed))
         assert after.count == 4
@@ -132,7 +134,7 @@ def test_a_delete_flag_torn_by_a_cut_reads_as_live_or_deleted(
 
 def test_what_a_rewrite_frees_is_what_it_says_before(disk: HostileDisk, segment: Segment) -> None:
     segment.seal()
-    segment.mark_deleted([0, 2, 3])
+    segment.mark_deleted(array("Q", [1, 3, 4]))
     freed, size = segment.reclaimable_bytes, disk.size(segment.data_path)
     rewrite = Rewrite(segment)
     rewrite.prepare()
@@ -147,10 +149,10 @@ def test_a_delete_during_a_rewrite_reaches_the_new_files(
     disk: HostileDisk, segment: Segment
 ) -> None:
     segment.seal()
-    segment.mark_deleted([0])
+    segment.mark_deleted(array("Q", [1]))
     rewrite = Rewrite(segment)
     rewrite.prepare()
-    segment.mark_deleted([1])
+    segment.mark_deleted(array("Q", [2]))
     rewrite.finish()
     assert segment.live_records == 2
     assert opened(disk.power_cut(0)).live_records == 2
@@ -161,7 +163,7 @@ def test_an_index_older_than_its_rewritten_data_is_built_again(
 ) -> None:
     segment.sync()
     segment.seal()
-    segment.mark_deleted([0, 1])
+    segment.mark_deleted(array("Q", [1, 2]))
     segment.sync()
     rewrite = Rewrite(segment)
     rewrite.prepare()

@@ -45,5 +45,5 @@ def test_a_look_up_finds_everything_though_a_merge_takes_the_files_away() -> Non
         segment = sealed(disk, seq)
         runs.add(segment, runs.build(segment))
     disk.runs = runs
-    assert runs.lookup((MATCH_EQ, b"t")) == list(range(1, MERGE_RUNS + 1))
+    assert runs.lookup((MATCH_EQ, b"t")).tolist() == list(range(1, MERGE_RUNS + 1))
     assert disk.runs is None
