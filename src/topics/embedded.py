@@ -4,6 +4,7 @@ Owns an engine and its background threads. `Log` is thread-safe; its values and 
 the whole package.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -146,8 +147,7 @@ class Log(HandlesFace, Closing):
 
     def topics(self, prefix: str = "") -> list[str]:
         """Return the names of the topics, sorted."""
-        both: list[Topic | Partitioned] = [*self.engine.topics(), *self.engine.partitioned()]
-        return sorted(topic.name for topic in both if topic.name.startswith(prefix))
+        return self.engine.names([prefix], limit=sys.maxsize)
 
     def listed(self, prefix: str = "") -> list[ListedTopic]:
         """Return the topics with their heads and sizes, sorted by name."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from topics.errors import ConfigError, Forbidden, Unauthorized
+from topics.model.routers import RouterDefinition
 from topics.model.topic_config import TopicConfig
 
 ALL_SCOPES = frozenset({"read", "consume", "write", "delete", "admin"})
@@ -41,9 +42,24 @@ class Caller:
     def sees(self, name: str) -> bool:
         return not self.prefixes or name.startswith(self.prefixes)
 
+    def sees_router(self, name: str, definition: RouterDefinition) -> bool:
+        """Tell whether a router and both its ends may be seen."""
+        return self.sees(name) and self.sees(definition.source) and self.sees(definition.dest)
+
     def sees_pattern(self, prefix: str) -> bool:
         """Tell whether every name that begins with `prefix` may be seen."""
         return not self.prefixes or prefix.startswith(self.prefixes)
+
+    def prefixes_within(self, prefix: str) -> list[str]:
+        """Return how the names begin that may be seen and begin with `prefix`, ascending."""
+        if not self.prefixes:
+            return [prefix]
+        found: list[str] = []
+        for own in sorted(self.prefixes):
+            wanted = own if own.startswith(prefix) else prefix
+            if wanted.startswith(own) and not (found and wanted.startswith(found[-1])):
+                found.append(wanted)
+        return found
 
     def check_scopes(self, wanted: frozenset[str]) -> None:
         missing = wanted - self.scopes

@@ -1,6 +1,5 @@
 """`/` and `/console/…`: the pages, what they load, and the numbers they show."""
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -111,8 +110,12 @@ async def give_data(app: "App", exchange: Exchange) -> None:
     give = _DATA.get(exchange.name)
     if give is None:
         raise RouteNotFound("the console shows no such thing")
+
+    def render() -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(give(app, exchange)))
+
     # Off the event loop: with many topics it takes a while, and appends go on meanwhile.
-    exchange.reply_json(await asyncio.to_thread(give, app, exchange))
+    exchange.reply_json(await app.ready_log.look(render))
 
 
 def _wanted(exchange: Exchange) -> str:

@@ -1,5 +1,6 @@
 """`/v0/groups`: consumers that share topics, and those who look after them."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ import msgspec
 
 from topics.api.exchange import Exchange
 from topics.api.group_poll import GroupPoll
-from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, cut_page
+from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, decode_cursor, end_page
 from topics.engine.groups.groups import Submitted
 from topics.model.groups import (
     CommitRequest,
@@ -85,15 +86,17 @@ def delete_group(app: "App", exchange: Exchange) -> None:
 def list_groups(app: "App", exchange: Exchange) -> None:
     parameters = exchange.head.parameters()
     page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
-    prefix = parameters.get("prefix", "")
+    prefix, cursor = parameters.get("prefix", ""), parameters.get("cursor")
+    groups, sees = app.engine.groups, exchange.caller.sees
+    names = groups.names()
     found: dict[str, ListedGroup] = {}
-    for name in app.engine.groups.names():
-        listed = app.engine.groups.listed(name) if name.startswith(prefix) else None
-        if listed is not None and all(map(exchange.caller.sees, [name, *listed.topics])):
+    for name in names[0 if cursor is None else bisect_right(names, decode_cursor(cursor)) :]:
+        listed = groups.listed(name) if name.startswith(prefix) and sees(name) else None
+        if listed is not None and all(map(sees, listed.topics)):
             found[name] = listed
-    page, next_cursor = cut_page(
-        sorted(found), cursor=parameters.get("cursor"), page_size=page_size
-    )
+            if len(found) > page_size:
+                break
+    page, next_cursor = end_page(list(found), page_size=page_size)
     reply: dict[str, object] = {"groups": [found[name] for name in page]}
     if next_cursor is not None:
         reply["next_cursor"] = next_cursor

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from topics.api.exchange import Exchange
-from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, cut_page
-from topics.model.routers import RouterState
+from topics.api.topics import MAX_PAGE_SIZE, PAGE_SIZE, decode_cursor, end_page
+from topics.model.routers import RouterDefinition, RouterState
 
 if TYPE_CHECKING:
     from topics.api.app import App
@@ -44,39 +44,30 @@ async def delete_router(app: "App", exchange: Exchange) -> None:
 def list_routers(app: "App", exchange: Exchange) -> None:
     parameters = exchange.head.parameters()
     page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
-    found = {
-        state.router: state
-        for state in app.engine.routers()
-        if _is_wanted(state, parameters) and _may_see(exchange, state)
-    }
-    page, next_cursor = cut_page(
-        sorted(found), cursor=parameters.get("cursor"), page_size=page_size
-    )
-    reply: dict[str, object] = {"routers": [_shown(found[name]) for name in page]}
+    cursor = parameters.get("cursor")
+
+    def is_wanted(name: str, definition: RouterDefinition) -> bool:
+        return (
+            name.startswith(parameters.get("prefix", ""))
+            and parameters.get("source", definition.source) == definition.source
+            and parameters.get("dest", definition.dest) == definition.dest
+            and exchange.caller.sees_router(name, definition)
+        )
+
+    after = "" if cursor is None else decode_cursor(cursor)
+    found = app.engine.some_routers(is_wanted, after=after, limit=page_size + 1)
+    _, next_cursor = end_page([state.router for state in found], page_size=page_size)
+    reply: dict[str, object] = {"routers": [_shown(state) for state in found[:page_size]]}
     if next_cursor is not None:
         reply["next_cursor"] = next_cursor
     exchange.reply_json(reply)
 
 
-def _is_wanted(state: RouterState, parameters: dict[str, str]) -> bool:
-    definition = state.definition
-    return (
-        state.router.startswith(parameters.get("prefix", ""))
-        and parameters.get("source", definition.source) == definition.source
-        and parameters.get("dest", definition.dest) == definition.dest
-    )
-
-
-def _may_see(exchange: Exchange, state: RouterState) -> bool:
-    sees = exchange.caller.sees
-    return sees(state.router) and sees(state.definition.source) and sees(state.definition.dest)
-
-
 def _check_existing(app: "App", exchange: Exchange) -> None:
     """Refuse to touch a router between topics that the key may not use."""
-    for state in app.engine.routers():
-        if state.router == exchange.name:
-            _check_ends(exchange, state)
+    state = app.engine.find_router(exchange.name)
+    if state is not None:
+        _check_ends(exchange, state)
 
 
 def _check_ends(exchange: Exchange, state: RouterState) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from topics.console.sampler import INTERVAL_S, MAX_SERIES, Counts, Reading, Sampler
 from topics.engine.engine import Engine
 from topics.engine.measure import WalFigures, measure_wal
-from topics.errors import NotReady
+from topics.errors import Closed, NotReady
 from topics.histogram import LATENCY_US, Histogram
 
 if TYPE_CHECKING:
@@ -34,17 +34,23 @@ class Sampling:
 
     async def _sample(self) -> None:
         try:
-            self.sampler.take(await self.read())
-        except NotReady:
+            await self.take()
+        except (NotReady, Closed):
             return  # the log was closed meanwhile
         if not self._stopped:
             self._timer = self._app.loop.call_later(INTERVAL_S, self.start)
 
-    async def read(self) -> Reading:
-        """Take a reading; the part that grows with the topics runs beside the event loop."""
+    async def take(self) -> None:
+        """Take a reading; what grows with the topics runs beside the event loop."""
+        engine, log = self._app.engine, self._app.ready_log
+        wal, heads, lags = await log.look(lambda: _read_engine(engine))
+        reading = self._reading(wal, heads, lags)
+        await log.look(lambda: self.sampler.take(reading))
+
+    def _reading(
+        self, wal: WalFigures, heads: dict[str, tuple[int, int]], lags: dict[str, int]
+    ) -> Reading:
         app = self._app
-        engine = app.engine
-        wal, heads, lags = await asyncio.to_thread(_read_engine, engine)
         return Reading(
             now_ms=app.clock.now_ms(),
             monotonic_s=app.clock.monotonic_s(),

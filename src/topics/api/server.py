@@ -18,6 +18,7 @@ from topics.aio import AsyncLog
 from topics.api import reasons
 from topics.api.app import App
 from topics.api.auth import Keyring
+from topics.api.collector import Collector
 from topics.api.connection import STOPPING, Connection
 from topics.api.error_response import encode_error
 from topics.api.http1 import Http1Connection
@@ -104,6 +105,7 @@ class Server:
         self.faces: list[Face] = []
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self._collector = Collector()
 
     def _plan_connections(self, config: ServerConfig) -> int:
         limit, wanted = descriptor_limit(), config.max_connections
@@ -199,6 +201,8 @@ class Server:
         """Look at every connection once: the only timer of all timeouts."""
         self._sweep = self.app.loop.call_later(SWEEP_S, self._sweep_once)
         self.app.renew_date()
+        if self.app.log is not None:
+            self._collector.leave_alone(self.app.engine.topic_count)
         now_s = self._clock.monotonic_s()
         for connection in list(self.app.connections):
             self._check_patience(connection, now_s)

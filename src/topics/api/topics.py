@@ -1,7 +1,7 @@
 """`/v0/topics`: create, change, look, list, delete."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,8 +9,6 @@ import msgspec
 from topics.api.auth import Caller
 from topics.api.exchange import Exchange
 from topics.engine.listing import list_topic
-from topics.engine.topics.partitioned import Partitioned
-from topics.engine.topics.topic import Topic
 from topics.errors import Forbidden, RequestError
 from topics.model.routers import RouterDefinition
 from topics.model.topics import TopicState
@@ -73,14 +71,11 @@ def list_topics(app: "App", exchange: Exchange) -> None:
     parameters = exchange.head.parameters()
     page_size = exchange.number("page_size", default=PAGE_SIZE, low=1, high=MAX_PAGE_SIZE)
     exchange.flag("touch", default=True)  # checked; a list never counts as a read
-    prefix = parameters.get("prefix", "")
-    both: list[Topic | Partitioned] = [*app.engine.topics(), *app.engine.partitioned()]
-    names = sorted(
-        topic.name
-        for topic in both
-        if topic.name.startswith(prefix) and exchange.caller.sees(topic.name)
-    )
-    page, next_cursor = cut_page(names, cursor=parameters.get("cursor"), page_size=page_size)
+    prefixes = exchange.caller.prefixes_within(parameters.get("prefix", ""))
+    cursor = parameters.get("cursor")
+    after = "" if cursor is None else decode_cursor(cursor)
+    names = app.engine.names(prefixes, after=after, limit=page_size + 1)
+    page, next_cursor = end_page(names, page_size=page_size)
     shown = [listed for name in page if (listed := list_topic(app.engine, name))]
     reply: dict[str, object] = {"topics": shown}
     if next_cursor is not None:
@@ -88,14 +83,10 @@ def list_topics(app: "App", exchange: Exchange) -> None:
     exchange.reply_json(reply)
 
 
-def cut_page(
-    names: Sequence[str], *, cursor: str | None, page_size: int
-) -> tuple[Sequence[str], str | None]:
-    """Return the names behind the cursor, and the cursor behind them while there are more."""
-    after = "" if cursor is None else decode_cursor(cursor)
-    rest = [name for name in names if name > after]
-    more = len(rest) > page_size
-    return rest[:page_size], encode_cursor(rest[page_size - 1]) if more else None
+def end_page(names: list[str], *, page_size: int) -> tuple[list[str], str | None]:
+    """Return a page of names of which there may be one more, and the cursor behind it then."""
+    page = names[:page_size]
+    return page, encode_cursor(page[-1]) if len(names) > page_size else None
 
 
 def encode_cursor(name: str) -> str:

@@ -67,7 +67,7 @@ def serve_until_stopped(
         Heartbeat(notifier, lambda: _replayed_share(server))
 
     def on_ready(server: "Server") -> None:
-        notifier.ready(f"serving {len(server.app.engine.topics())} topics on {server.url}")
+        notifier.ready(f"serving {server.app.engine.topic_count} topics on {server.url}")
         _say_ready(server)
         company.add(beside(server, keyring))
 
@@ -117,7 +117,7 @@ def _say_listening(server: "Server", config: ServerConfig, keyring: "Keyring") -
 
 
 def _say_ready(server: "Server") -> None:
-    typer.echo(f"ready with {len(server.app.engine.topics())} topics; try")
+    typer.echo(f"ready with {server.app.engine.topic_count} topics; try")
     typer.echo(f"  curl -X POST {server.url}/v0/topics/hello \\")
     typer.echo("    -H 'Content-Type: application/json' -d '{\"records\":[{\"data\":1}]}'")
     sys.stdout.flush()

@@ -8,7 +8,7 @@ thread-safe.
 import threading
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -284,7 +284,12 @@ class Engine:
         return self.registry.partitions_of(name)
 
     def topics(self) -> list[Topic]:
+        """Return all topics by name: for threads that have time."""
         return self.registry.all()
+
+    @property
+    def topic_count(self) -> int:
+        return len(self.registry)
 
     def topics_starting(self, prefix: str, limit: int) -> list[Topic]:
         """Return the first topics by name that begin so, at most `limit` of them."""
@@ -292,6 +297,18 @@ class Engine:
 
     def partitioned(self) -> list[Partitioned]:
         return self.registry.parents.all()
+
+    def names(self, prefixes: Iterable[str] = ("",), *, after: str = "", limit: int) -> list[str]:
+        """Return the next names of topics, partitioned ones among them, that begin in such a way.
+
+        None of the prefixes, which ascend, begins with another one.
+        """
+        found: list[str] = []
+        for prefix in prefixes:
+            found += self.registry.names_starting(prefix, limit - len(found), after=after)
+            if len(found) == limit:
+                break
+        return found
 
     def create_topic(self, name: str, changes: Mapping[str, Any]) -> bool:
         """Create a topic or change the config of an existing one; tell whether it was created."""
@@ -496,8 +513,25 @@ class Engine:
     def router_state(self, name: str) -> RouterState:
         return self._routers.state(name)
 
+    def find_router(self, name: str) -> RouterState | None:
+        return self._routers.find(name)
+
     def routers(self) -> list[RouterState]:
         return self._routers.all()
+
+    def some_routers(
+        self,
+        is_wanted: Callable[[str, RouterDefinition], bool],
+        *,
+        after: str = "",
+        limit: int,
+    ) -> list[RouterState]:
+        """Return the next routers by name that are wanted; takes no lock."""
+        return self._routers.some(is_wanted, after=after, limit=limit)
+
+    @property
+    def router_count(self) -> int:
+        return len(self._routers)
 
     @property
     def has_routers(self) -> bool:

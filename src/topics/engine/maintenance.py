@@ -22,8 +22,7 @@ def wants_sweep(topic: Topic, *, now_ms: int, max_age_ms: int) -> bool:
 
     What comes while it looks is found the next time.
     """
-    config = topic.config
-    if config.ttl_ms or config.cap_records or config.cap_bytes or not topic.idempotency.is_empty:
+    if topic.is_over_limits(now_ms) or not topic.idempotency.is_empty:
         return True
     if topic.reserved_seq > topic.head_seq:
         return True

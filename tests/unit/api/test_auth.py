@@ -111,3 +111,23 @@ class _Asked:
     def owns(self, digest: bytes) -> bool:
         self._asked.append(digest)
         return False
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "within"),
+    [
+        ("", "", [""]),
+        ("", "a", ["a"]),
+        ("b|a", "", ["a", "b"]),
+        ("a|ab|abc", "", ["a"]),
+        ("ab|ac|b", "a", ["ab", "ac"]),
+        ("a|b", "abc", ["abc"]),
+        ("a|ab", "abc", ["abc"]),
+        ("a", "b", []),
+    ],
+)
+def test_what_a_key_sees_of_names_that_begin_in_one_way(
+    own: str, asked: str, within: list[str]
+) -> None:
+    caller = parse_keys(f"key:read:{own}").identify("key")
+    assert caller.prefixes_within(asked) == within

@@ -126,6 +126,8 @@ def test_a_segment_is_sealed_by_age_only_while_no_checkpoint_runs(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.fill("a", 1)
+    place.log.engine.checkpoint()
+    place.clock.advance_ms(2 * HOUR_MS)  # so that it is due
     owned: list[bool] = []
     lock: Any = place.log.engine._work_lock
 

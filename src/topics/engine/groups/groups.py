@@ -265,7 +265,8 @@ class Groups:
 
     def sweep(self) -> None:
         """Let members go that were silent for too long, and see partitions that came or went."""
-        for name in self.names():
+        # Without members nobody is silent: the next word about a group brings it up to now.
+        for name in [n for n, g in list(self._table.groups.items()) if g.membership.members]:
             # A log that is full or failed has no room for it: the next word tries again.
             with suppress(RetryLater, ShardReadOnly), self._shard.lock:
                 step = Step(self._table, name, create=False, now_s=self._clock.monotonic_s())

@@ -224,7 +224,9 @@ class Queues:
     def sweep(self) -> None:
         """Return expired and delayed jobs of every queue that is due."""
         for shard, topic in self._registry.each():
-            if topic.queue is not None:
+            while topic.queue is not None and topic.queue.is_due(
+                now_ms=self._clock.now_ms(), earliest_seq=topic.floors.earliest_seq
+            ):
                 with shard.lock:
                     self.settle(topic, topic.queue)
 

@@ -16,6 +16,8 @@ from topics.model.queues import Lease
 JobState = Literal["taken", "leased", "acking", "returned", "delayed", "moving"]
 IN_FLIGHT: tuple[JobState, ...] = ("leased", "acking")
 TIMED: tuple[JobState, ...] = ("leased", "delayed")
+SETTLED_MAX = 1_000
+"""So many leases and delays end at a time: whoever writes waits for no more of them."""
 SLACK = 64
 """Heaps may hold so many stale entries more than there are jobs."""
 
@@ -103,15 +105,26 @@ class LeaseTable:
 
     # Time and loss.
 
+    def is_due(self, *, now_ms: int, earliest_seq: int) -> bool:
+        """Tell whether `settle` may have something to do; takes no lock."""
+        return any(until <= now_ms for until, _ in self._timers[:1]) or any(
+            seq < earliest_seq for seq in self._seqs[:1]
+        )
+
     def settle(self, *, now_ms: int, earliest_seq: int) -> None:
-        """Forget what is no longer live and return what is due; the one place that finds expiry."""
+        """Forget what is no longer live and return what is due; the one place that finds expiry.
+
+        No more than SETTLED_MAX come back at a time.
+        """
         self.forget_below(earliest_seq)
-        grown = False
+        returned = 0
         while (until := self.next_until()) is not None and until <= now_ms:
+            if returned == SETTLED_MAX:
+                break
             _, seq = heappop(self._timers)
             self._put(self.jobs[seq], "returned")
-            grown = True
-        if grown:
+            returned += 1
+        if returned:
             self.notify()
 
     def forget_below(self, earliest_seq: int) -> None:

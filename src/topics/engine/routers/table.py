@@ -5,6 +5,7 @@ lock is taken before every other one. Before a router changes or goes, the copie
 into synced segments: a restart rebuilds copies by the routers it finds, and only those.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -90,10 +91,30 @@ class Routers:
             raise RouterNotFound(name)
         return _state(place)
 
+    def find(self, name: str) -> RouterState | None:
+        place = self._by_name.get(name)
+        return None if place is None else _state(place)
+
+    def some(
+        self,
+        is_wanted: Callable[[str, RouterDefinition], bool],
+        *,
+        after: str = "",
+        limit: int = sys.maxsize,
+    ) -> list[RouterState]:
+        """Return the first routers by name that are wanted and come after one."""
+        places = dict(self._by_name)
+        found: list[RouterState] = []
+        for name in sorted(places):
+            if name > after and is_wanted(name, places[name].router.definition):
+                found.append(_state(places[name]))
+                if len(found) == limit:
+                    break
+        return found
+
     def all(self) -> list[RouterState]:
         """Return the routers by name."""
-        places = dict(self._by_name)
-        return [_state(places[name]) for name in sorted(places)]
+        return self.some(lambda _name, _definition: True)
 
     # Changing.
 

@@ -5,7 +5,7 @@ a step of a list, never for a disk.
 """
 
 import threading
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
 
@@ -26,9 +26,13 @@ class Names:
             assert self._sorted[at] == name
             del self._sorted[at]
 
-    def starting(self, prefix: str, limit: int) -> list[str]:
-        """Return the first names that begin so, at most `limit` of them."""
+    def all(self) -> list[str]:
         with self._lock:
-            at = bisect_left(self._sorted, prefix)
+            return list(self._sorted)
+
+    def starting(self, prefix: str, limit: int, *, after: str = "") -> list[str]:
+        """Return the first names that begin so and come after one, at most `limit` of them."""
+        with self._lock:
+            at = max(bisect_left(self._sorted, prefix), bisect_right(self._sorted, after))
             found = self._sorted[at : at + limit]
         return [name for name in found if name.startswith(prefix)]

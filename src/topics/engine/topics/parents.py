@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from topics.clock import Clock
+from topics.engine.topics.names import Names
 from topics.engine.topics.partitioned import (
     Partitioned,
     check_partition_names,
@@ -38,11 +39,13 @@ class Parents:
         self._by_name: dict[str, Partitioned] = {}
         self.find: Callable[[str], Partitioned | None] = self._by_name.get
         """As in the registry, the map's own look-up."""
+        self.names = Names(())
 
     # Looking: takes no lock.
 
     def all(self) -> list[Partitioned]:
-        return sorted(self._by_name.values(), key=lambda parent: parent.name)
+        found = map(self.find, self.names.all())
+        return [parent for parent in found if parent is not None]
 
     def check_free(self, name: str) -> None:
         """Refuse a name that belongs to the partitions of another topic."""
@@ -71,7 +74,7 @@ class Parents:
             self._complete(parent, {})
         finally:
             # Seen when it can be written to; where that failed, too: the log has it.
-            self._by_name[name] = parent
+            self._add(parent)
 
     def change(
         self, parent: Partitioned, changes: Mapping[str, Any], partitions: int | None
@@ -109,6 +112,7 @@ class Parents:
                 topic.deleted = False
             raise
         del self._by_name[parent.name]
+        self.names.remove(parent.name)
         tickets = []
         for topic in parent.partitions:
             shard = self._registry.shard_of(topic)
@@ -124,8 +128,12 @@ class Parents:
         """Take in what a start found, and do what a crash left undone."""
         with self._registry.lock:
             for parent, partitions in found.items():
-                self._by_name[parent.name] = parent
+                self._add(parent)
                 self._complete(parent, partitions)
+
+    def _add(self, parent: Partitioned) -> None:
+        self._by_name[parent.name] = parent
+        self.names.add(parent.name)
 
     def _complete(self, parent: Partitioned, known: dict[int, Topic]) -> None:
         registry = self._registry

@@ -83,12 +83,19 @@ class Registry:
 
     def all(self) -> list[Topic]:
         """Return the topics by name; takes no lock, which a create holds while it syncs."""
-        return sorted(self._by_name.values(), key=lambda topic: topic.name)
+        found = map(self.find, self.names.all())
+        return [topic for topic in found if topic is not None]
 
     def starting(self, prefix: str, limit: int) -> list[Topic]:
         """Return the first topics by name that begin so, at most `limit` of them."""
         found = map(self.find, self.names.starting(prefix, limit))
         return [topic for topic in found if topic is not None]
+
+    def names_starting(self, prefix: str, limit: int, *, after: str) -> list[str]:
+        """Return the first names that begin so and come after one, those of parents among them."""
+        of_topics = self.names.starting(prefix, limit, after=after)
+        of_parents = self.parents.names.starting(prefix, limit, after=after)
+        return sorted(of_topics + of_parents)[:limit]
 
     def __len__(self) -> int:
         return len(self._by_name)

@@ -16,7 +16,7 @@ from topics.engine.queues.table import LeaseTable
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole, with_hole
 from topics.engine.topics.idempotency import Idempotency
-from topics.engine.topics.retention import plan_cap, ttl_cutoff
+from topics.engine.topics.retention import fits, plan_cap, ttl_cutoff
 from topics.kernel import IDX_ENTRY_BYTES, Batch, bisect_ts, count_live, evict_prefix, first_live
 from topics.model.topic_config import TopicConfig
 from topics.storage.disk.disk import Buffer
@@ -215,6 +215,14 @@ class Topic:
             self.queue.notify()
 
     # Shrinking.
+
+    def is_over_limits(self, now_ms: int) -> bool:
+        """Tell whether `expire` or `enforce_caps` has something to do; takes no lock."""
+        config, records = self.config, self.live_records
+        return records > 0 and (
+            self.oldest_ts < ttl_cutoff(config, now_ms=now_ms)
+            or not fits(config, records=records, size=self.live_bytes)
+        )
 
     def expire(self, now_ms: int) -> bool:
         """Evict what is older than the TTL; tell whether a floor moved."""

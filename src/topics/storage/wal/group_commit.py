@@ -288,6 +288,13 @@ class GroupCommit:
         self._sync_lock.acquire()
         self._lead(None)
 
+    def sync_if_free(self) -> bool:
+        """Sync as `sync_once` does, unless somebody does so now: that is not waited for."""
+        is_free = self._sync_lock.acquire(blocking=False)
+        if is_free:
+            self._lead(None)
+        return is_free
+
     def ask_sync(self) -> None:
         """Have a sync made soon."""
         have_synced = self.on_sync_due or self.sync_once  # read once: it goes when a log closes

@@ -1,0 +1,120 @@
+"""Many topics and many leases: what is not due costs no lock, what is due comes in parts."""
+
+from types import TracebackType
+
+import pytest
+from tests.unit.engine.place import Place
+
+from topics.engine.queues.table import SETTLED_MAX, LeaseTable
+from topics.engine.topics.names import Names
+
+SECOND_MS = 1_000
+HOUR_MS = 3_600_000
+
+
+class CountingLock:
+    """A lock that counts how often it was taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def __enter__(self) -> bool:
+        self.taken += 1
+        return True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def locks_of_sweep(place: Place, monkeypatch: pytest.MonkeyPatch) -> int:
+    shard = place.log.engine.shards[0]
+    with monkeypatch.context() as patched:
+        lock = CountingLock()
+        patched.setattr(shard, "lock", lock)
+        place.log.engine.sweep()
+    return lock.taken
+
+
+def test_a_sweep_over_topics_with_nothing_due_takes_no_lock(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        place.log.create(f"t{number}", ttl_ms=HOUR_MS, cap_records=10)
+        place.fill(f"t{number}", 3)
+    place.log.create("jobs", type="queue")
+    place.log.append("jobs", [{"data": 1}])
+    place.clock.advance_ms(2 * SECOND_MS)
+    assert locks_of_sweep(place, monkeypatch) > 0  # each gives the seqs back it had reserved
+    assert locks_of_sweep(place, monkeypatch) == 0
+
+
+@pytest.mark.parametrize("due", ["ttl", "cap", "key", "age", "lease"])
+def test_a_sweep_finds_what_is_due(place: Place, monkeypatch: pytest.MonkeyPatch, due: str) -> None:
+    place.log.create("jobs", type="queue", durability="fsync", lease_ms=SECOND_MS)
+    place.log.append("jobs", [{"data": 1}], idempotency_key="k" if due == "key" else None)
+    if due == "ttl":
+        place.log.create("jobs", ttl_ms=SECOND_MS)
+    elif due == "lease":
+        place.log.claim("jobs", node="w")
+    elif due == "age":
+        place.log.engine.checkpoint()
+    elif due == "cap":
+        place.log.append("jobs", [{"data": 2}])
+        monkeypatch.setattr(
+            place.log.engine.topic("jobs"), "config",
+            place.log.engine.topic("jobs").config.merged({"cap_records": 1}),
+        )  # fmt: skip
+    place.clock.advance_ms(2 * HOUR_MS)
+    assert locks_of_sweep(place, monkeypatch) > 0
+    assert locks_of_sweep(place, monkeypatch) == 0
+
+
+def test_leases_that_end_all_at_once_come_back_in_parts() -> None:
+    table = LeaseTable()
+    jobs = 2 * SETTLED_MAX + 1
+    for seq in range(1, jobs + 1):
+        job = table.take_fresh(seq)
+        table.lease(job, node="w", lease_id=str(seq), deadline=10, deliveries=1)
+    ready = []
+    while table.is_due(now_ms=10, earliest_seq=1):
+        table.settle(now_ms=10, earliest_seq=1)
+        ready.append(table.ready(jobs))
+    assert ready == [SETTLED_MAX, 2 * SETTLED_MAX, jobs]
+    assert table.in_flight == 0
+
+
+def test_names_come_a_page_at_a_time_in_order() -> None:
+    names = Names(["b", "ab", "a", "c"])
+    names.add("aa")
+    names.remove("b")
+    assert names.all() == ["a", "aa", "ab", "c"]
+    assert names.starting("", 2) == ["a", "aa"]
+    assert names.starting("", 2, after="aa") == ["ab", "c"]
+    assert names.starting("a", 9, after="a") == ["aa", "ab"]
+    assert names.starting("b", 9) == []
+    assert names.starting("", 9, after="c") == []
+
+
+def test_topics_and_those_with_partitions_come_in_one_row(place: Place) -> None:
+    place.log.create("b", partitions=2)
+    for name in ("a", "b-x", "c", "d"):
+        place.log.create(name)
+    whole = ["a", "b", "b-0", "b-1", "b-x", "c", "d"]
+    engine = place.log.engine
+    assert engine.names(limit=9) == whole
+    assert engine.names(["b", "d"], limit=3, after="b") == ["b-0", "b-1", "b-x"]
+    assert engine.names(["b", "d"], limit=9, after="b-0") == ["b-1", "b-x", "d"]
+    place.log.drop("b")
+    assert engine.names(limit=9) == ["a", "b-x", "c", "d"]
+    place.kill()
+    assert place.log.engine.names(limit=9) == ["a", "b-x", "c", "d"]
+    assert [topic.name for topic in place.log.engine.topics()] == ["a", "b-x", "c", "d"]
