@@ -33,6 +33,8 @@ def test_one_signs_in_sees_and_signs_out(tab: Page, console: ServerProcess) -> N
     (cookie,) = tab.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
     click(tab, "#tail .actions button")
+    tab.wait_for("!!document.querySelector('dialog[open]')")
+    click(tab, "dialog .primary")  # yes, send it again
     tab.wait_for("document.querySelectorAll('#tail .record').length === 2")
     assert not any(OWNER in url for url in tab.requested)
     click(tab, "form[action='/console/logout'] button")
