@@ -125,7 +125,7 @@ def rows(watch: Iterator[WatchItem], count: int) -> list[tuple[str, int]]:
 def lose_watches(server: ServerProcess) -> None:
     """End the server as a crash would that came before it had saved its watches."""
     server.kill9()
-    (Path(server.data_dir) / "meta" / "watches.json").unlink(missing_ok=True)
+    (Path(server.data_dir) / "meta" / "watches.log").unlink(missing_ok=True)
 
 
 @pytest.mark.crash

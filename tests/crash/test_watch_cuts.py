@@ -113,6 +113,34 @@ def lives(run: WatchRun) -> None:
     run.work("snapshot")
 
 
+def comings(run: WatchRun) -> None:
+    """Make watches and end them, and write their log anew in between."""
+    start(run)
+    run.append("sure", 3)
+    run.watch("second", "fast")
+    run.keep("second")
+    run.append("fast", 3)
+    run.watch("third", "sure", "f*", limit=1)
+    run.watch("fourth", "*", is_late=True)
+    run.keep("third", "fourth")
+    run.append("sure", 2)
+    run.take("fourth", 2)  # from here on both have an id to come back with
+    run.take("late", 1)
+    run.end_watch("second")
+    run.append("fast", 2)
+    run.save_watches()
+    run.watch("fifth", "s*")
+    run.keep("fifth")
+    run.end_watch("third")
+    run.append("sure", 2)
+    run.watch("second", "sure")
+    run.keep("second")
+    run.take("late", 2)
+    run.save_watches()
+    run.append("fast", 1)
+    run.end_watch("fourth")
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("wal_shards", [1, 2])
 @pytest.mark.parametrize(
@@ -121,6 +149,7 @@ def lives(run: WatchRun) -> None:
         (deletes, 120, {"news": 500, "lost news": 40, "crash told": 400, "deleted unseen": 400}),
         (caps, 220, {"news": 1500, "eviction told": 1000, "lost news": 40, "cold read": 1000}),
         (lives, 120, {"news": 400, "lost news": 15, "crash told": 200, "another life": 100}),
+        (comings, 40, {"news": 100, "watch on its way": 40}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -17,7 +17,7 @@ import msgspec
 from tests.crash.watch_reader import Counters, Reader, Stream, View, require
 
 from topics.api.auth import parse_keys
-from topics.api.saved_watches import SavedWatch, load_watches, save_places, save_watches
+from topics.api.saved_watches import SavedWatch, SavedWatches, save_places
 from topics.api.sse import SSE
 from topics.api.watch import build_watcher, restore_watcher
 from topics.config import ServerConfig
@@ -88,6 +88,10 @@ class Known:
     tags: dict[int, str] = field(default_factory=dict)
     creating: str | None = None
     next_n: int = 1
+    kept: set[str] = field(default_factory=set)
+    """Watches that a crash must leave."""
+    unsure: set[str] = field(default_factory=set)
+    """Those whose beginning or end is being written."""
 
 
 class Cut(NamedTuple):
@@ -148,6 +152,8 @@ class WatchRun:
         live = SimpleNamespace(feed=feed)
         self._app = cast("App", SimpleNamespace(config=config, engine=engine, live=live))
         self._caller = parse_keys("").anonymous
+        self._saved = SavedWatches(self.log.engine.disk)
+        self._found = self._saved.load()
 
     def _before_call(self) -> None:
         if self.records:
@@ -175,26 +181,52 @@ class WatchRun:
         stream = self.streams[name] = Stream(name, watcher, reader, is_late)
         watcher.open(stream.line)
 
+    def _save(self, name: str) -> SavedWatch:
+        return SavedWatch(
+            wid=name,
+            caller=self._caller.name,
+            body=msgspec.Raw(self._bodies[name]),
+            places=save_places(self.streams[name].watcher),
+        )
+
     def save_watches(self) -> None:
-        """Write the file by which a server knows its watches again."""
-        saved = [
-            SavedWatch(
-                wid=name,
-                caller=self._caller.name,
-                body=msgspec.Raw(self._bodies[name]),
-                places=save_places(stream.watcher),
-            )
-            for name, stream in self.streams.items()
-        ]
-        save_watches(self.log.engine.disk, saved)
+        """Write the log anew by which a server knows its watches again."""
+        self.known.unsure |= self.streams.keys() - self.known.kept
+        self._saved.begin()
+        self._saved.add(self._save(name) for name in self.streams)
+        self._saved.finish()
+        self.known.kept, self.known.unsure = {*self.streams}, set()
+
+    def keep(self, *names: str) -> None:
+        """Add watches to the log."""
+        self.known.unsure |= set(names)
+        self._saved.append([self._save(name) for name in names], [])
+        self.known.unsure -= set(names)
+        self.known.kept |= set(names)
+
+    def end_watch(self, name: str) -> None:
+        """Let a watch end, and say so in the log."""
+        self.streams.pop(name).watcher.close()
+        self.known.kept.discard(name)
+        self.known.unsure.add(name)
+        self._saved.append([], [name])
+        self.known.unsure.discard(name)
 
     def restore(self, readers: dict[str, Reader]) -> None:
         """Come back with the ids of the last frames, as `WatchSession.connect` takes them."""
-        saved = load_watches(self.log.engine.disk)
-        require({one.wid for one in saved} == readers.keys(), f"only {saved} are saved")
-        for one in saved:
+        found = {one.wid for one in self._found}
+        known = self.known
+        require(known.kept <= found <= known.kept | known.unsure, f"{found} are saved: {known}")
+        self.met["watch on its way"] += bool(known.unsure)
+        known.kept, known.unsure = set(found), set()
+        for gone in readers.keys() - found:
+            del readers[gone]
+        for one in self._found:
             body = _DECODE_BODY(one.body)
             watcher = restore_watcher(self._app, self._caller, body, one)
+            self._bodies[one.wid] = bytes(one.body)
+            if one.wid not in readers:
+                continue  # it was about to end: nobody comes back
             reader = readers[one.wid]
             if reader.last_id is not None:
                 watcher.resume(decode_event_id(reader.last_id))

@@ -10,7 +10,6 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable
-from functools import partial
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -23,7 +22,7 @@ from topics.api.connection import STOPPING, Connection
 from topics.api.error_response import encode_error
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
-from topics.api.saved_watches import load_watches
+from topics.api.saved_watches import SavedWatches
 from topics.clock import Clock, SystemClock
 from topics.config import ServerConfig, wal_shard_count
 from topics.descriptors import (
@@ -172,11 +171,12 @@ class Server:
         log = await AsyncLog.open(
             config=self._config, disk=self._disk, lock=self._lock, progress=progress
         )
-        watches = await log.run(partial(load_watches, log.log.engine.disk))
+        saved = SavedWatches(log.log.engine.disk)
+        watches = await log.run(saved.load)
         for face in self.faces:  # before this one says that it is ready
             await face.open(log)
         app.open(log)
-        app.watches.restore(watches)
+        await app.watches.restore(saved, watches)
         app.open_early_streams()
 
     async def stop(self) -> None:
