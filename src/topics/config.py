@@ -126,12 +126,6 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     stream_buffer_bytes: Annotated[
         int, _size("bytes that wait for one reader of a stream", low=4 * KIB, high=GIB)
     ] = MIB
-    max_unfinished_body_bytes: Annotated[
-        int, _size("bodies that are not whole yet; two of the largest always have room", low=MIB)
-    ] = 192 * MIB
-    max_unread_answer_bytes: Annotated[
-        int, _size("answers that are not read yet, besides streams", low=MIB)
-    ] = 128 * MIB
     session_ttl_ms: Annotated[
         int, _ms("a watch session without a stream lives", low=100, high=DAY_MS)
     ] = 300_000
@@ -158,6 +152,10 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     commit_window_max_us: Annotated[
         int, _us("longest time a group commit gathers under load", low=0, high=1_000_000)
     ] = 10_000
+    disk_reserve_bytes: Annotated[
+        int,
+        _size("room set apart for a full disk, at most `wal_file_bytes`; 0: none", low=0, high=GIB),
+    ] = 16 * MIB
     disk_sync_ms: Annotated[
         int, _ms("a `disk` class record is synced at least this often", low=1, high=60_000)
     ] = 50

@@ -407,14 +407,13 @@ class LimitReached(RetryLater):
 
     code = "throttled"
 
-    def __init__(self, limit: str, maximum: int, advice: str = "remove something") -> None:
+    def __init__(self, limit: str, maximum: int) -> None:
         super().__init__(limit, maximum)
         self.limit = limit
         self.maximum = maximum
-        self._advice = advice
 
     def __str__(self) -> str:
-        return f"{self.limit} is {self.maximum} and used up: {self._advice} or raise it"
+        return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
 
 
 class TooManyConnections(LimitReached):
@@ -520,11 +519,37 @@ class Exhausted(DiskFailed):
 
 
 class DiskFull(Exhausted):
-    """There is no room left on the device."""
+    """There is no room left on the device.
+
+    Where it is known: so much is free, writes go on when so much is, and who may see them is told
+    which topics are the largest.
+    """
+
+    code = "disk_full"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        free_bytes: int | None = None,
+        needed_bytes: int | None = None,
+        largest: Sequence[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.free_bytes = free_bytes
+        self.needed_bytes = needed_bytes
+        self.largest = largest
 
     @property
     def detail(self) -> dict[str, object]:
-        return {"reason": "disk_full"}
+        detail: dict[str, object] = {"reason": "disk_full"}
+        if self.free_bytes is not None:
+            detail["free_bytes"] = self.free_bytes
+        if self.needed_bytes is not None:
+            detail["needed_bytes"] = self.needed_bytes
+        if self.largest:
+            detail["largest_topics"] = list(self.largest)
+        return detail
 
 
 class TooManyFiles(Exhausted):

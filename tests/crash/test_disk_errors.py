@@ -17,9 +17,10 @@ from topics.testing.crash_history import History
 from topics.testing.crash_recorder import Disks
 from topics.testing.crash_run import CrashRun
 from topics.testing.crash_sweep import KILL, check_afterlife, start, told
-from topics.testing.crash_validate import Crash, resolve
+from topics.testing.crash_validate import Crash, check_live, resolve
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan, Operation
+from topics.testing.manual_clock import ManualClock
 from topics.testing.workload import Append, Configure, Work
 from topics.testing.workload import Operation as Step
 
@@ -136,6 +137,31 @@ def test_a_file_that_cannot_be_opened_now_is_opened_later(name: str, opening: Op
             check_restarts(run)
 
 
+@pytest.mark.crash
+@pytest.mark.parametrize("forever", [False, True])
+def test_a_start_that_finds_no_room_at_a_call_takes_nothing(*, forever: bool) -> None:
+    """It goes on without, or says so: the next one finds all that was promised."""
+    operations = BY_NAME["snapshot and trim"].operations
+    whole = CrashRun(CONFIG, disks=Disks(HostileDisk(), HostileDisk()))
+    whole.run(operations)
+    started, now_ms = 0, whole.clock.now_ms()
+    for call in range(60):
+        disks = whole.disks.copy()
+        disks.hot.arm(FaultPlan().fail(at_call=call, error=DiskFull, forever=forever))
+        with told(f"no room at call {call} of a start"):
+            try:
+                run = CrashRun(CONFIG, disks=disks, clock=ManualClock(now_ms))
+            except DiskFull:
+                disks = disks.kill()
+            else:
+                started += 1
+                check_live(run.log, whole.history, now_ms=now_ms)
+                disks = run.disks.kill()
+            after = start(CONFIG, disks, now_ms)
+            resolve(after.log, whole.history, crash="kill", now_ms=now_ms)
+    assert started > 0
+
+
 def opened(history: History | None = None) -> CrashRun:
     run = CrashRun(tiny(1), history=history)
     run.run([Configure("sure", {"durability": "fsync"}), Append("sure", 1, 2)])
@@ -163,9 +189,12 @@ def test_after_a_failed_write_or_sync_the_shard_is_read_only(
 @pytest.mark.crash
 def test_a_full_disk_at_rotation_refuses_and_recovers() -> None:
     run = opened()
-    run.disks.hot.arm(FaultPlan().fail(operation="allocate", error=DiskFull))
-    with pytest.raises(DiskFull):
-        run.log.append("sure", [{"data": "x" * 900}] * 5)
+    run.disks.hot.arm(FaultPlan().fail(operation="allocate", error=DiskFull, forever=True))
+    for _ in range(2):  # at the rotation, and then before anything was tried
+        with pytest.raises(DiskFull):
+            run.log.append("sure", [{"data": "x" * 900}] * 5)
+    run.disks.hot.arm(NO_FAULTS)
+    run.clock.advance_ms(1_000)
     assert run.log.append("sure", [{"data": "x" * 900}] * 5).first_seq == 3
 
 

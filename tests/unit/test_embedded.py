@@ -33,8 +33,9 @@ from topics.errors import (
     UnknownFormat,
 )
 from topics.limits import KIB
+from topics.storage.disk.reserve import AGAIN_S
 from topics.testing.hostile_disk import HostileDisk
-from topics.testing.hostile_faults import FaultPlan
+from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
 from topics.testing.manual_clock import ManualClock
 
 DEADLINE_S = 30.0
@@ -380,9 +381,12 @@ def test_a_failed_sync_makes_the_log_read_only_and_reads_go_on(disk: HostileDisk
 def test_a_full_disk_refuses_the_write_and_takes_the_next(disk: HostileDisk) -> None:
     log = open_tiny(disk)
     log.append("a", [{"data": "x" * 3_000}])
-    disk.arm(FaultPlan().fail(operation="allocate", error=DiskFull))
-    with pytest.raises(DiskFull):
-        log.append("a", [{"data": "y" * 3_000}], idempotency_key="once")
+    disk.arm(FaultPlan().fail(operation="allocate", error=DiskFull, forever=True))
+    for _ in range(2):
+        with pytest.raises(DiskFull):
+            log.append("a", [{"data": "y" * 3_000}], idempotency_key="once")
+    disk.arm(NO_FAULTS)
+    log.engine.clock.sleep(AGAIN_S)
     again = log.append("a", [{"data": "z" * 3_000}], idempotency_key="once")
     assert (again.first_seq, again.deduped) == (2, False)
     assert [value[0] for value in data_of(log, "a")] == ["x", "z"]

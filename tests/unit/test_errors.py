@@ -23,6 +23,7 @@ CODES = {
     "topic_exists_incompatible",
     "topic_not_empty",
     "topic_full",
+    "disk_full",
     "unauthorized",
     "forbidden",
     "not_found",

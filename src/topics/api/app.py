@@ -16,7 +16,6 @@ from topics.aio import AsyncLog
 from topics.api.append import answer_gathered, gather
 from topics.api.auth import Caller, Keyring
 from topics.api.body import check_body_size, decode_body
-from topics.api.budget import plan_budgets
 from topics.api.connection import STOPPING, Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
@@ -43,12 +42,13 @@ from topics.engine.listing import priority_of
 from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
+    DiskFull,
     LimitReached,
     NotReady,
     TopicsError,
     UnsupportedMediaType,
 )
-from topics.limits import check_group_name, check_router_name, check_topic_name
+from topics.limits import MIB, check_group_name, check_router_name, check_topic_name
 
 if TYPE_CHECKING:
     from topics.engine.engine import Engine
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 REMEMBERED_HEADS = 1024
 REMEMBERED_HEAD_BYTES = 1024
 EARLY_STREAMS = 4096
+NAMED_LARGEST = 3
+"""So many topics are named to whoever finds the disk full."""
 REFUSED_BODY_BYTES = 64 * 1024
 """So much of a body that is not wanted is waited for, so that its connection can go on."""
 FORM = "application/x-www-form-urlencoded"
@@ -93,7 +95,6 @@ class App:
         self.in_turn = False
         """What is answered now was asked in this very turn."""
         self.regulars = Regulars(self)
-        self.bodies, self.answers = plan_budgets(config)
         self.replay_progress = 0.0
         self.stopping = False
         self.connections = self._join(crowd)
@@ -338,8 +339,6 @@ class App:
             or exchange.caller.requests > self.inflight_max
         ) and not self._may_go_on(exchange):
             return None
-        if self.answers.used and route.needs_log and not route.is_stream:
-            self.answers.check(exchange.caller)
         if head.is_encoded:
             exchange.body = decode_body(head, exchange.body, head.body_max)
         return route.handle(self, exchange)
@@ -377,7 +376,7 @@ class App:
         """Refuse what cannot be served now; False for what waits until it can."""
         if self._comes_early(exchange):
             exchange.is_slow = True
-            exchange.drop_body()  # nobody reads it, and the log may take its time
+            exchange.body = b""  # nobody reads it, and the log may take its time
             exchange.caller.requests -= 1
             self._early_streams[exchange] = None
             return False
@@ -400,12 +399,24 @@ class App:
             del self._early_streams[exchange]  # its reader has left, and it was not counted
         else:
             exchange.caller.requests -= 1
-        if exchange.kept_bytes:
-            exchange.drop_body()
         seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.slow_s and not exchange.route.may_wait:
             self.request_log.slow(exchange, status, seconds)
+
+    def name_largest(self, error: DiskFull, caller: Caller) -> DiskFull:
+        """Say where the room is, as far as the caller may see it."""
+        largest = () if self.log is None else self.engine.largest
+        seen = [topic for topic in largest if caller.sees(topic.name)][:NAMED_LARGEST]
+        if not seen:
+            return error
+        named = ", ".join(f"{topic.name} ({topic.live_bytes // MIB} MiB)" for topic in seen)
+        return DiskFull(
+            f"{error}. The largest topics: {named}",
+            free_bytes=error.free_bytes,
+            needed_bytes=error.needed_bytes,
+            largest=[topic.name for topic in seen],
+        )
 
     def on_failed(self, exchange: Exchange, error: TopicsError, status: int) -> str:
         """Log a failure that is ours; return the id the caller may quote."""

@@ -42,6 +42,7 @@ STATUS_OF_CODE = {
     "throttled": 429,
     "internal": 500,
     "not_ready": 503,
+    "disk_full": 507,
     "shutting_down": 503,
 }
 RETRY_AFTER_S = 1

@@ -15,7 +15,7 @@ from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
 from topics.engine.watch.convoy import Way
-from topics.errors import RequestError, TopicsError, UnknownField
+from topics.errors import DiskFull, RequestError, TopicsError, UnknownField
 from topics.kernel import send_each
 from topics.model.explain import decode_kind, explain
 from topics.model.whole_numbers import with_whole_numbers
@@ -115,7 +115,6 @@ class Exchange:
         "channel",
         "head",
         "is_slow",
-        "kept_bytes",
         "name",
         "response",
         "route",
@@ -144,27 +143,13 @@ class Exchange:
         self.answered = False
         self.is_slow = False
         """Its handler waits for something."""
-        self.kept_bytes = 0
-        """Of its body, if that came in pieces and was counted: until it is answered, or dropped."""
         self.response: bytes | None = None
         """For the channel: bytes that wait for their turn."""
 
     # Asking.
 
     def decode(self, decoder: Callable[[bytes | bytearray], T]) -> T:
-        """Read the body as JSON into what a route takes, and let go of it."""
-        decoded = self._decode(decoder)
-        self.drop_body()
-        return decoded
-
-    def drop_body(self) -> None:
-        """Keep the body no longer: the answer may have to wait."""
-        self.body = b""
-        if self.kept_bytes:
-            self.app.bodies.change(self.caller, -self.kept_bytes)
-            self.kept_bytes = 0
-
-    def _decode(self, decoder: Callable[[bytes | bytearray], T]) -> T:
+        """Read the body as JSON into what a route takes."""
         try:
             return decoder(self.body)
         except msgspec.ValidationError as error:
@@ -259,6 +244,8 @@ class Exchange:
         self.app.on_answered(self, status)
 
     def fail(self, error: TopicsError) -> None:
+        if isinstance(error, DiskFull):
+            error = self.app.name_largest(error, self.caller)
         status, body, headers = encode_error(error, total_ms=self.elapsed_ms())
         headers += b"X-Request-Id: %b\r\n" % self.app.on_failed(self, error, status).encode()
         if self.head.method == "HEAD":

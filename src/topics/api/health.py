@@ -16,6 +16,7 @@ def health(app: "App", exchange: Exchange) -> None:
 
 def ready(app: "App", exchange: Exchange) -> None:
     app.check_ready()
-    exchange.reply_json(
-        {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.registry)}
-    )
+    found = {"status": "ready", "wal_replay_complete": True, "topics": len(app.engine.registry)}
+    if app.engine.reserve.is_short:  # reads and deletes are served, and those it takes to mend it
+        found["disk_full"] = True
+    exchange.reply_json(found)

@@ -100,6 +100,7 @@ def _of_engine(engine: Engine, caller: Caller) -> list[Family]:
     topics, wal = measure(engine)
     return [
         *_of_topics(topics, wal),
+        *_of_disk(engine),
         *_of_wal(wal),
         *_of_queues(engine, topics),
         gauge("topics_pins", "held by readers of files", len(engine.pins)),
@@ -132,6 +133,16 @@ def _of_topics(topics: TopicFigures, wal: WalFigures) -> Iterator[Family]:
     ):
         samples = [({"tier": tier}, figure) for tier, figure in figures.items()]
         yield Family(name, "gauge", help_text, samples)
+
+
+def _of_disk(engine: Engine) -> Iterator[Family]:
+    yield gauge(
+        "topics_disk_full", "1 while no records are taken for want of room", engine.reserve.is_short
+    )
+    room = engine.disk.room()
+    if room is not None:
+        yield gauge("topics_disk_free_bytes", "free on the device for us", room.free_bytes)
+        yield gauge("topics_disk_size_bytes", "of the device", room.total_bytes)
 
 
 def _of_wal(wal: WalFigures) -> Iterator[Family]:

@@ -17,6 +17,7 @@ COUNTS: Final = {
     "at_risk_records": "topics_at_risk_records",
     "connections": "topics_connections",
     "read_only_shards": "topics_wal_read_only",
+    "disk_full": "topics_disk_full",
     "uptime_ms": "topics_uptime_ms",
 }
 Labels = dict[str, str]

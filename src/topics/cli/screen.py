@@ -118,6 +118,8 @@ def _head(server: Mapping[str, float | None], title: str) -> Iterator[Text]:
         f"at risk {server['at_risk_records']:,.0f}",
         f"{server['connections']:,.0f} connections",
     )
+    if server["disk_full"]:
+        yield Text("the disk is full: no records are taken", style="bold red")
     if server["read_only_shards"]:
         yield Text(f"{server['read_only_shards']:.0f} shards are read-only", style="bold red")
 

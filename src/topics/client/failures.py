@@ -117,9 +117,17 @@ def _not_ready(failure: _Failure, _: str) -> TopicsError:
     return errors.NotReady(float(progress))
 
 
+def _disk_full(failure: _Failure, _: str) -> TopicsError:
+    detail = failure.detail
+    return errors.DiskFull(
+        failure.message,
+        free_bytes=detail.get("free_bytes"),
+        needed_bytes=detail.get("needed_bytes"),
+        largest=detail.get("largest_topics", ()),
+    )
+
+
 def _internal(failure: _Failure, _: str) -> TopicsError:
-    if failure.detail.get("reason") == "disk_full":
-        return errors.DiskFull(failure.message)
     segment = failure.detail.get("segment")
     if segment is None:
         return TopicsError(failure.message)
@@ -157,4 +165,5 @@ _MAKE: dict[str, Make] = {
     "not_ready": _not_ready,
     "shutting_down": _plain(errors.Closed),
     "internal": _internal,
+    "disk_full": _disk_full,
 }

@@ -48,6 +48,7 @@ def view_overview(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) 
             "delivered": sampler.rate("delivered"),
             "at_risk": wal.at_risk_records,
             "read_only": wal.read_only,
+            "disk_full": engine.reserve.is_short,
         },
         "matching": len(matching),
         "topics": [_row(topic, sampler) for topic in matching[:MAX_ROWS]],
@@ -160,6 +161,7 @@ def view_storage(engine: Engine, *, sees: Sees, wanted: str) -> View:
     ]
     # A sort of all of them would keep the interpreter to itself.
     rows = nsmallest(MAX_ROWS, map(_stored, names), key=lambda row: row.order)
+    room = engine.disk.room()
     return {
         "totals": {
             "wal_bytes": _wal_bytes(engine),
@@ -172,6 +174,8 @@ def view_storage(engine: Engine, *, sees: Sees, wanted: str) -> View:
             "live_bytes": topics.bytes_live,
             "at_risk_records": wal.at_risk_records,
             "read_only": wal.read_only,
+            "disk_full": engine.reserve.is_short,
+            "disk_free_bytes": None if room is None else room.free_bytes,
         },
         "matching": len(names),
         "topics": rows,

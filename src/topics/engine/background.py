@@ -25,6 +25,8 @@ SEGMENT_STEP_MS = 100
 ROUTER_STEP_MS = 100
 QUIET_STEPS = 20
 """After so many looks at a log that nobody writes to, its sync thread dozes."""
+SHORT_SNAPSHOT_MS = 5_000
+"""On a full disk snapshots are taken so often."""
 UNTIL_SIGNALLED = -1
 BREATH_S = 0.005
 """Between steps that follow each other: whoever waits for a lock of theirs gets it."""
@@ -149,6 +151,7 @@ class Background:
         self._snapshot_due_s = now_s + config.snapshot_ms / 1000
         self._sweep_due_s = now_s + config.sweep_ms / 1000
         self._snapshot_bytes = self._wal_bytes()
+        self._was_short = False
         self.syncs = []
         for shard in engine.shards:
             duty = SyncDuty(shard.commit)
@@ -219,15 +222,20 @@ class Background:
         if now_s >= self._sweep_due_s:
             self._sweep_due_s = now_s + config.sweep_ms / 1000
             engine.sweep()
+            self._look_at_room(now_s)
         engine.move_dead_letters()
         written = self._wal_bytes() - self._snapshot_bytes
         if now_s >= self._snapshot_due_s or written >= config.snapshot_wal_bytes:
             self._snapshot_due_s = now_s + config.snapshot_ms / 1000
             self._checkpoint_due_s = now_s + config.checkpoint_ms / 1000
+            if engine.reserve.is_short:  # it trims the log, and that gives room
+                self._snapshot_due_s = now_s + min(config.snapshot_ms, SHORT_SNAPSHOT_MS) / 1000
             if written:
                 self._snapshot_bytes = self._wal_bytes()
-                engine.snapshot()
-                engine.maintain()
+                try:
+                    engine.snapshot()
+                finally:  # it has to make room for the next one, if it can
+                    engine.maintain()
         elif (
             now_s >= self._checkpoint_due_s
             or engine.tail_bytes >= config.checkpoint_bytes
@@ -240,13 +248,22 @@ class Background:
             shard.dirty and shard.commit.log.failed is None for shard in engine.shards
         )
 
+    def _look_at_room(self, now_s: float) -> None:
+        was_short, self._was_short = self._was_short, self._engine.reserve.is_short
+        if self._was_short:
+            self._engine.look_at_room()
+            if not was_short:
+                self._snapshot_due_s = now_s
+
     def _checkpoint_step(self) -> None:
         engine = self._engine
         is_dirty = any(shard.dirty for shard in engine.shards)
-        if is_dirty:
-            engine.checkpoint()
-        if engine.pins.take_released() or is_dirty:
-            engine.maintain()
+        try:
+            if is_dirty:
+                engine.checkpoint()
+        finally:
+            if engine.pins.take_released() or is_dirty:
+                engine.maintain()
 
     def _router_step(self) -> bool:
         """Forward; tell whether somebody came between who wanted to read or to change a router."""

@@ -10,6 +10,8 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from heapq import nlargest
 from typing import Any
 
 from topics.clock import Clock
@@ -44,6 +46,8 @@ from topics.engine.topics.topic import Topic
 from topics.engine.uploads import Uploads
 from topics.errors import (
     Closed,
+    DiskFull,
+    Exhausted,
     LimitReached,
     NotAQueue,
     RequestError,
@@ -79,6 +83,7 @@ from topics.model.topics import TopicState
 from topics.model.uploads import BuiltSegment, UploadState
 from topics.storage.disk import data_dir, paths
 from topics.storage.disk.disk import Disk, DiskLock
+from topics.storage.disk.reserve import Reserve
 from topics.storage.segments.store import SegmentStore
 from topics.storage.snapshots.snapshot import Snapshot, save_snapshot
 from topics.storage.wal import frame
@@ -91,6 +96,8 @@ BACKUP_PASSES = 2
 """Copies of what there is before checkpoints have to wait for the last of it."""
 ABSORBED_AT_STOP_MAX = 1_000
 """Of so many topics a stop writes segments, which takes a millisecond for each."""
+LARGEST = 20
+"""So many topics are looked for to be named on a full disk: not all may be seen by who asks."""
 IDLE_MS = 1_000
 """A topic without writes for so long gives its reserved seqs back."""
 
@@ -132,6 +139,14 @@ class Engine:
         self.on_routers_due: Callable[[], None] = _nothing
         """Called when there is something to forward, with a shard's lock held: it may only ask."""
         self._lock = lock or data_dir.open_data_dir(disk)
+        self.reserve = Reserve(
+            disk,
+            size=min(config.disk_reserve_bytes, config.wal_file_bytes),
+            margin_bytes=config.wal_file_bytes,
+            clock=clock,
+        )
+        self.largest: list[Topic] = []
+        """Those with most bytes, while the disk is full."""
         try:
             self._open(progress)
         except BaseException:
@@ -139,6 +154,9 @@ class Engine:
             raise
 
     def _open(self, progress: Callable[[float], None]) -> None:
+        self.reserve.prepare(
+            needed_bytes=self.config.wal_file_bytes * (wal_shard_count(self.config) + 1)
+        )
         found = recover(
             self.disk,
             self.stores,
@@ -193,7 +211,9 @@ class Engine:
                 self.snapshot()  # the older one of the two that are kept needs no old log either
         self._remove_stale_logs()
         # Only now: what this start announced is durable, so that after a kill nobody has to again.
-        data_dir.mark_running(self.disk)
+        if not any(shard.commit.log.has_no_file for shard in self.shards):
+            data_dir.mark_running(self.disk)
+        self.reserve.take()
         self.sweep()
 
     def _take_up_work(self) -> None:
@@ -241,6 +261,7 @@ class Engine:
                 directory,
                 file_bytes=self.config.wal_file_bytes,
                 next_frame=replay.next_frame if replay else 1,
+                reserve=self.reserve,
             )
             commit = GroupCommit(
                 log,
@@ -579,6 +600,8 @@ class Engine:
             self._check_open()
         if write.options.queue and topic.queue is None:
             raise NotAQueue(topic.name)
+        if self.reserve.is_short:
+            self.reserve.check()
         shard = self.registry.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
@@ -611,6 +634,8 @@ class Engine:
         self._check_open()
         if write.options.queue and parent.config.type != "queue":
             raise NotAQueue(parent.name)
+        if self.reserve.is_short:
+            self.reserve.check()
         if self.config.max_total_bytes:  # before the first part: all of it fits, or none
             self._check_total_bytes(write.batch.payload_bytes)
         return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)
@@ -901,19 +926,37 @@ class Engine:
             for shard in self.shards:
                 try:
                     shard.commit.log.check_writable()
-                    checkpoint_shard(
-                        shard,
-                        stores=self.stores,
-                        config=self.config,
-                        is_flood=is_flood,
-                        may_write_beside=self.may_write_beside,
-                        is_wanted=lambda: not self._is_stopping,
+                    self._with_room(
+                        partial(
+                            checkpoint_shard,
+                            shard,
+                            stores=self.stores,
+                            config=self.config,
+                            is_flood=is_flood,
+                            may_write_beside=self.may_write_beside,
+                            is_wanted=lambda: not self._is_stopping,
+                        )
                     )
                 except StorageError as error:
                     # One bad shard does not keep the others' WAL from being absorbed.
                     failure = failure or error
         if failure is not None:
             raise failure
+
+    def _with_room(self, step: Callable[[], None]) -> None:
+        """Do what makes room later, if need be with what is kept for a full disk."""
+        try:
+            step()
+        except DiskFull:
+            kept = [shard.commit.log.give_room() for shard in self.shards]
+            if not (self.reserve.give() or any(kept)):
+                raise
+            step()
+
+    def look_at_room(self) -> None:
+        """Take records again if there is room for them, else find out who takes it."""
+        if self.reserve.is_short and not self.reserve.restore():
+            self.largest = nlargest(LARGEST, self.topics(), key=lambda topic: topic.live_bytes)
 
     def snapshot(self) -> Snapshot:
         """Checkpoint, save the metadata, trim the WAL."""
@@ -954,7 +997,7 @@ class Engine:
                 check_wanted=self._check_wanted,
             )
             self._snapshot_number += 1
-            save_snapshot(self.disk, self._snapshot_number, snapshot)
+            self._with_room(partial(save_snapshot, self.disk, self._snapshot_number, snapshot))
             places = {s.directory: Position(s.file, s.offset) for s in snapshot.shards}
             self._kept_places = [*self._kept_places, places][-2:]
             if len(self._kept_places) == 2:
@@ -1049,6 +1092,7 @@ class Engine:
         self.pins.sweep()
         if not self._cold_lock.acquire(blocking=False):
             return
+        short: Exhausted | None = None
         try:
             with self._work_lock:
                 for shard, topic in self.registry.each():
@@ -1056,24 +1100,37 @@ class Engine:
                         return
                     if not maintenance.wants_maintenance(topic):
                         continue
-                    maintenance.index_tags(shard, topic)
-                    maintenance.reclaim(shard, topic, stores=self.stores)
-                    while maintenance.rewrite_one(shard, topic, config=self.config):
-                        pass
+                    # What gives room first, and one topic's lack of it keeps no other from that.
+                    try:
+                        maintenance.reclaim(shard, topic, stores=self.stores)
+                        maintenance.index_tags(shard, topic)
+                        while maintenance.rewrite_one(shard, topic, config=self.config):
+                            pass
+                    except Exhausted as error:
+                        short = error
         finally:
             self._release_segments()
+        if short is not None:
+            raise short
 
     def relocate(self) -> int:
         """Move old sealed segments to the cold tier and bring it up to date; return how many."""
         self.pins.sweep()
+        moved, short = 0, None
         with self._segments_held():
-            moved = 0
             for shard, topic in self.registry.each():
                 if self._closed or self._is_stopping:
                     break
-                moved += maintenance.relocate(shard, topic, stores=self.stores, config=self.config)
+                try:
+                    moved += maintenance.relocate(
+                        shard, topic, stores=self.stores, config=self.config
+                    )
+                except Exhausted as error:  # all the more what is gone has to leave the tier
+                    short = error
                 maintenance.refresh_cold(shard, topic, stores=self.stores)
-            return moved
+        if short is not None:
+            raise short
+        return moved
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
@@ -1112,10 +1169,11 @@ class Engine:
                 for shard, topic in self.registry.each():
                     with shard.lock:
                         close_reservation(shard, topic)
-                self._absorb_at_stop()
-                snapshot = self._save_snapshot(clean=True)
-                number = self._snapshot_number if snapshot.ends else None
-                data_dir.mark_stopped(self.disk, snapshot_number=number)
+                with suppress(Exhausted):  # it is all on the log: the next start reads more of it
+                    self._absorb_at_stop()
+                    snapshot = self._save_snapshot(clean=True)
+                    number = self._snapshot_number if snapshot.ends else None
+                    data_dir.mark_stopped(self.disk, snapshot_number=number)
             finally:
                 self.abandon()
 

@@ -9,11 +9,12 @@ flags, orphans) may be cut anywhere and done again. Damage of bytes that were on
 the start with an error that names the file.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
-from topics.collector import nothing_collected
 from topics.config import ServerConfig
 from topics.engine.delete import apply_delete
 from topics.engine.groups.replay import GroupTable
@@ -78,8 +79,23 @@ def recover(
     disk: Disk, stores: Stores, config: ServerConfig, *, cache_intact: bool, progress: Progress
 ) -> Recovered:
     """Read everything; change nothing but files that no reader of the old state needs."""
-    with nothing_collected():
+    with _nothing_collected():
         return _Recovery(disk, stores, config, cache_intact=cache_intact, progress=progress).run()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Keep the collector from looking at what stays: with many topics, again and again.
+
+    Measured: a third of a start with 100,000 of them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Recovery:

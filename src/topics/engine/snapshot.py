@@ -119,6 +119,7 @@ def capture(
         with shard.lock:
             shard.submit_floors()
             finished = shard.commit.flush()
+            shard.commit.log.need_file()
             end = shard.commit.log.position
             is_absorbed = clean and not shard.dirty
         shard.commit.wake(finished)

@@ -89,6 +89,7 @@ class RecordingDisk:
         self.size = disk.size
         self.list = disk.list
         self.location = disk.location
+        self.room = disk.room
         self.page_cache_id = disk.page_cache_id
 
     def create(self, path: str) -> RecordingFile:

@@ -29,6 +29,7 @@ Only calls that change the disk are cut points: `calls_made` counts them, `Fault
 from typing import Final
 
 from topics.errors import DirectoryLocked
+from topics.storage.disk.disk import Room
 from topics.storage.disk.local_disk import parse_path
 from topics.testing.hostile_calls import HostileCalls
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
@@ -189,6 +190,9 @@ class HostileDisk:
 
     def location(self, path: str) -> str | None:
         return f"hostile:///{parse_path(path)}"
+
+    def room(self) -> Room | None:
+        return None
 
     def page_cache_id(self) -> str | None:
         self._calls.look("page_cache_id", "")

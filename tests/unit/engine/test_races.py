@@ -106,7 +106,7 @@ def test_a_delete_that_meets_a_rewrite_touches_no_neighbour(
 
 
 def test_a_checkpoint_without_room_leaves_nothing_behind_a_segment(place: Place) -> None:
-    place.stop(segment_max_events=100)
+    place.stop(segment_max_events=100, disk_reserve_bytes=0)
     place.fill("a", 5)
     place.log.engine.checkpoint()
     place.fill("a", 5)

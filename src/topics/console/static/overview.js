@@ -19,6 +19,7 @@ const askTopics = keepAsking(async () => {
     ["Appended a second", format.rate(totals.appended)],
     ["Delivered a second", format.rate(totals.delivered)],
     ["At risk", format.count(totals.at_risk)],
+    ...(totals.disk_full ? [["The disk is full", "no records are taken", "bad"]] : []),
     ...(totals.read_only ? [["Read-only shards", format.count(totals.read_only), "bad"]] : []),
   ]);
   showCount(topics.length, matching);

@@ -19,6 +19,8 @@ const ask = keepAsking(async () => {
     [`Cold, ${totals.cold_segments} segments`, format.bytes(totals.cold_bytes)],
     ["Dead", format.bytes(totals.dead_bytes)],
     ["Records at risk", format.count(totals.at_risk_records)],
+    ...(totals.disk_free_bytes === null ? [] : [["Free on the device", format.bytes(totals.disk_free_bytes)]]),
+    ...(totals.disk_full ? [["The disk is full", "no records are taken", "bad"]] : []),
     ...(totals.read_only ? [["Read-only shards", format.count(totals.read_only), "bad"]] : []),
   ]);
   showMap(totals);

@@ -1,6 +1,8 @@
 """The data directory as a whole: its format, its lock, and how the last process left it."""
 
-from topics.errors import DiskFailed, UnknownFormat
+from contextlib import suppress
+
+from topics.errors import DiskFailed, DiskFull, UnknownFormat
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk, DiskLock
 
@@ -40,8 +42,18 @@ def cache_is_intact(disk: Disk) -> bool:
 
 
 def mark_running(disk: Disk) -> None:
-    """Note which page cache this process writes through."""
-    write_file(disk, paths.RUNNING, (disk.page_cache_id() or "").encode())
+    """Note which page cache this process writes through.
+
+    Without the note a start trusts no cache: one without room for it is no worse than a new one.
+    """
+    note = (disk.page_cache_id() or "").encode()
+    if disk.exists(paths.RUNNING) and disk.read(paths.RUNNING) == note:
+        return
+    try:
+        write_file(disk, paths.RUNNING, note)
+    except DiskFull:
+        if disk.exists(paths.RUNNING):
+            disk.unlink(paths.RUNNING)
 
 
 def mark_stopped(disk: Disk, *, snapshot_number: int | None) -> None:
@@ -70,8 +82,14 @@ def write_file(disk: Disk, path: str, content: Buffer) -> None:
     """Give a file new content, atomically and durably."""
     temporary = path + paths.TEMPORARY_SUFFIX
     file = disk.create(temporary)
-    file.write_at(0, [content])
-    file.sync_data()
+    try:
+        file.write_at(0, [content])
+        file.sync_data()
+    except DiskFull:
+        file.close()
+        with suppress(DiskFailed):
+            disk.unlink(temporary)  # what is of no use takes room
+        raise
     file.close()
     disk.rename(temporary, path)
     disk.sync_dir(path.rpartition("/")[0])

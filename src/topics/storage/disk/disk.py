@@ -8,13 +8,20 @@ power cut respects:
 - `create`, `rename`, `unlink` change the directory at once and survive only after `sync_dir` of
   the directory.
 
-Failures are `topics.errors.DiskFailed` (`DiskFull`, `FileMissing`), never OSError.
+Failures are `topics.errors.DiskFailed` (`DiskFull`, `TooManyFiles`, `FileMissing`), never OSError.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Room(NamedTuple):
+    """How much there is on a device for us, and how much of it is free."""
+
+    free_bytes: int
+    total_bytes: int
 
 
 class DiskFile(Protocol):
@@ -110,6 +117,9 @@ class Disk(Protocol):
 
     def location(self, path: str) -> str | None:
         """Return the URI by which another process finds a file, None where none can."""
+
+    def room(self) -> Room | None:
+        """Return how much room there is; None where nobody can tell."""
 
     def page_cache_id(self) -> str | None:
         """Name the cache of unsynced bytes: equal at two times only if none were lost between.

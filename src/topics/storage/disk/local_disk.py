@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from topics.errors import DirectoryLocked, DiskFailed, DiskFull, FileMissing, TooManyFiles
-from topics.storage.disk.disk import Buffer
+from topics.storage.disk.disk import Buffer, Room
 
 _FILE_MODE: Final = 0o600
 _DIRECTORY_MODE: Final = 0o700
@@ -331,6 +331,13 @@ class LocalDisk:
 
     def location(self, path: str) -> str | None:
         return Path(self._below_root(path)).as_uri()
+
+    def room(self) -> Room | None:
+        try:
+            found = os.statvfs(self._root)
+        except OSError:
+            return None
+        return Room(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def page_cache_id(self) -> str | None:
         mount_id = _unique_mount_id(self._root)

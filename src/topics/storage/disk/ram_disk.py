@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from topics.errors import DiskFailed, FileMissing
-from topics.storage.disk.disk import Buffer
+from topics.storage.disk.disk import Buffer, Room
 from topics.storage.disk.local_disk import parse_path
 
 _ROOM_BYTES_MIN: Final = 4096
@@ -264,6 +264,9 @@ class RamDisk:
         return RamLock()
 
     def location(self, path: str) -> str | None:  # noqa: ARG002 - nobody else sees this memory
+        return None
+
+    def room(self) -> Room | None:
         return None
 
     def page_cache_id(self) -> str | None:

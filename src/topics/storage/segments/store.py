@@ -4,8 +4,10 @@ A store knows segments by (topic id, first seq). It never decides anything about
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
+from topics.errors import DiskFailed, DiskFull
 from topics.kernel.layout import DELETED_BYTE
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer, Disk
@@ -93,8 +95,14 @@ class FolderStore:
             (paths.segment_data_path(topic_id, first_seq), data),
             (paths.segment_idx_path(topic_id, first_seq), idx),
         )
-        for path, content in targets:
-            self._write_whole(path + paths.TEMPORARY_SUFFIX, content)
+        try:
+            for path, content in targets:
+                self._write_whole(path + paths.TEMPORARY_SUFFIX, content)
+        except DiskFull:
+            for path, _ in targets:
+                with suppress(DiskFailed):
+                    self._disk.unlink(path + paths.TEMPORARY_SUFFIX)
+            raise
         for path, _ in targets:
             self._disk.rename(path + paths.TEMPORARY_SUFFIX, path)
         self._disk.sync_dir(paths.topic_dir(topic_id))

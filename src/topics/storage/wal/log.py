@@ -10,13 +10,21 @@ files. Not thread-safe: the shard's lock is held around everything but `SyncPoin
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from topics.errors import DiskFailed, Exhausted, FileMissing, ShardReadOnly, TooManyFiles
+from topics.errors import (
+    DiskFailed,
+    DiskFull,
+    Exhausted,
+    FileMissing,
+    ShardReadOnly,
+    TooManyFiles,
+)
 from topics.histogram import LATENCY_US, SIZES, Histogram
 from topics.storage.disk import paths
 from topics.storage.disk.data_dir import write_file
 from topics.storage.disk.disk import Buffer, Disk, DiskFile
+from topics.storage.disk.reserve import Reserve
 from topics.storage.wal.frame import encode_sync_mark
 
 RECYCLED = (f"recycled{paths.TEMPORARY_SUFFIX}", f"recycled-2{paths.TEMPORARY_SUFFIX}")
@@ -29,6 +37,10 @@ JOINED_BYTES_MAX = 4096
 
 Measured: half a microsecond of the 14 that a lone write takes without its sync.
 """
+NO_FILE = -1
+"""The capacity of no file."""
+SMALL_FILE_BYTES = 1 << 20
+"""What a file of the log has on a full disk."""
 BLOCK_BYTES = 4096
 """What a kernel keeps of a file at a time, most often: where it is more, some reads remain."""
 
@@ -67,8 +79,17 @@ class WalCounters:
 class WalLog:
     """Appends batches of frames to the newest file of one shard directory."""
 
-    def __init__(self, disk: Disk, directory: str, *, file_bytes: int, next_frame: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        file_bytes: int,
+        next_frame: int,
+        reserve: Reserve | None = None,
+    ) -> None:
         self._disk = disk
+        self._reserve = reserve
         self.directory = directory
         self._file_bytes = file_bytes
         self._next_frame = next_frame
@@ -81,7 +102,7 @@ class WalLog:
         self._closed = False
         self._is_written = self._spare_is_written = False
         """Of the file and of the spare: its blocks were written before, not only reserved."""
-        self._file = self._open_next_file(0)
+        self._file = self._open_first_file()
         self.position = Position(next_frame, 0)
         self.synced = self.position
         self._marked = self.position
@@ -97,7 +118,9 @@ class WalLog:
             batches = [b"".join((mark, *batches))] if small else [mark, *batches]
             size += len(mark)
             frames += 1
-        if self.position.offset + size > self._capacity and self.position.offset > 0:
+        if self.position.offset + size > self._capacity and (
+            self.position.offset or self.has_no_file
+        ):
             self._rotate(size)
         zeros = self._rest_of_block(size)
         try:
@@ -111,6 +134,26 @@ class WalLog:
         self.counters.frames += frames
         self.counters.batches += 1
         self.counters.bytes_written += size
+
+    def _open_first_file(self) -> DiskFile:
+        """Begin a file; without room for any, the first write does: a log can be read without."""
+        try:
+            return self._open_next_file(0)
+        except DiskFull:
+            if self._reserve is None:
+                raise
+            self._capacity = NO_FILE
+            return cast("DiskFile", None)  # nothing asks for it before there is one
+
+    @property
+    def has_no_file(self) -> bool:
+        """Tell whether there was no room for one yet."""
+        return self._capacity == NO_FILE
+
+    def need_file(self) -> None:
+        """Begin the file that a start had no room for: somebody is about to name it."""
+        if self.has_no_file:
+            self._rotate(0)
 
     def _rest_of_block(self, size: int) -> bytes:
         """Return zeros for what a write leaves of a block that it is the first to write to.
@@ -126,7 +169,8 @@ class WalLog:
 
     def end_file(self) -> None:
         """Have the next write begin a new file."""
-        self._capacity = self.position.offset
+        if not self.has_no_file:
+            self._capacity = self.position.offset
 
     def fail(self, error: DiskFailed) -> None:
         """Take no more writes, and let no later start trust the page cache."""
@@ -167,6 +211,8 @@ class WalLog:
         flood: there the device has enough to write, and few syncs cover many records.
         A disk that refuses is told by the rotation that needs the file.
         """
+        if self._is_short:
+            return
         has_spare, worth_writing = self._is_whole(self._spare), self._is_in_use and not in_flood
         if has_spare and (self._spare_is_written or not worth_writing):
             return
@@ -231,7 +277,8 @@ class WalLog:
         numbers = list_wal_files(self._disk, self.directory)
         gone = [n for n, following in pairwise(numbers) if following <= upto.file]
         names = [f"{self.directory}/{paths.wal_file_name(n)}" for n in gone]
-        free = [place for place in self._recycled_places() if not self._is_whole(place)]
+        places = [] if self._is_short else self._recycled_places()
+        free = [place for place in places if not self._is_whole(place)]
         for name in names:
             if free and self._is_whole(name):
                 self._disk.rename(name, free.pop())
@@ -242,11 +289,14 @@ class WalLog:
     def close(self) -> None:
         self._closed = True
         self._unsynced, self._maps = [], {}
-        self._file.close()
+        if not self.has_no_file:
+            self._file.close()
 
     def _rotate(self, size: int) -> None:
+        waited = self.has_no_file
         following = self._open_next_file(size)
-        self._unsynced.append(self._file)
+        if not waited:
+            self._unsynced.append(self._file)
         self._file = following
         self.position = Position(self._next_frame, 0)
         self.counters.rotations += 1
@@ -263,12 +313,12 @@ class WalLog:
         try:
             if size > self._file_bytes or not self._take_spare(name):
                 source = f"{self.directory}/rotating{paths.TEMPORARY_SUFFIX}"
-                self._allocate(source, max(size, self._file_bytes))
+                self._make_file(source, size)
                 self._disk.rename(source, f"{self.directory}/{name}")
                 self._is_written = False
             # Durable before CURRENT says so: a file that CURRENT names and that is gone is a loss.
             self._disk.sync_dir(self.directory)
-            write_current(self._disk, self.directory, self._next_frame)
+            self._note_current()
             file = self._disk.open(f"{self.directory}/{name}")
         except Exhausted:
             raise
@@ -277,6 +327,61 @@ class WalLog:
             raise
         self._capacity = file.size()
         return file
+
+    def _note_current(self) -> None:
+        """Name the newest file; without room for that an older one stays named, which is there."""
+        try:
+            write_current(self._disk, self.directory, self._next_frame)
+        except DiskFull:
+            if self._reserve is None:
+                raise
+            self._reserve.give()
+            with suppress(DiskFull):
+                write_current(self._disk, self.directory, self._next_frame)
+
+    def _make_file(self, path: str, size: int) -> None:
+        """Make the next file; on a full disk a small one, so that what frees room can be written.
+
+        Its room is what was kept for later, and then the reserve: from there on the engine takes
+        no records.
+        """
+        try:
+            self._allocate(path, max(size, self._file_bytes))
+        except DiskFull:
+            self._remove(path, *self._recycled_places())
+            if self._reserve is None or size > SMALL_FILE_BYTES:
+                raise
+            self._reserve.give()
+            self._make_small_file(path, size)
+
+    def _make_small_file(self, path: str, size: int) -> None:
+        small = min(self._file_bytes, SMALL_FILE_BYTES)
+        while True:
+            try:
+                self._allocate(path, max(size, small))
+            except DiskFull:
+                self._remove(path)
+                small //= 4
+                if max(size, small) < BLOCK_BYTES or small < size:
+                    raise
+            else:
+                return
+
+    def _remove(self, *paths_: str) -> bool:
+        """Remove what is there of some files; tell whether there was any."""
+        there = [path for path in paths_ if self._disk.exists(path)]
+        for path in there:
+            with suppress(FileMissing):  # taken for a spare just now
+                self._disk.unlink(path)
+        return bool(there)
+
+    def give_room(self) -> bool:
+        """Remove what is kept to be used again; tell whether there was any."""
+        return self._remove(*self._recycled_places())
+
+    @property
+    def _is_short(self) -> bool:
+        return self._reserve is not None and self._reserve.is_short
 
     def _take_spare(self, name: str) -> bool:
         if not self._is_whole(self._spare):
