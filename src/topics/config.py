@@ -126,6 +126,12 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     stream_buffer_bytes: Annotated[
         int, _size("bytes that wait for one reader of a stream", low=4 * KIB, high=GIB)
     ] = MIB
+    max_unfinished_body_bytes: Annotated[
+        int, _size("bodies that are not whole yet; two of the largest always have room", low=MIB)
+    ] = 192 * MIB
+    max_unread_answer_bytes: Annotated[
+        int, _size("answers that are not read yet, besides streams", low=MIB)
+    ] = 128 * MIB
     session_ttl_ms: Annotated[
         int, _ms("a watch session without a stream lives", low=100, high=DAY_MS)
     ] = 300_000

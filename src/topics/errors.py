@@ -407,13 +407,14 @@ class LimitReached(RetryLater):
 
     code = "throttled"
 
-    def __init__(self, limit: str, maximum: int) -> None:
+    def __init__(self, limit: str, maximum: int, advice: str = "remove something") -> None:
         super().__init__(limit, maximum)
         self.limit = limit
         self.maximum = maximum
+        self._advice = advice
 
     def __str__(self) -> str:
-        return f"{self.limit} is {self.maximum} and used up: remove something or raise it"
+        return f"{self.limit} is {self.maximum} and used up: {self._advice} or raise it"
 
 
 class TooManyConnections(LimitReached):

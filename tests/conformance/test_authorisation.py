@@ -378,6 +378,22 @@ def test_a_router_between_foreign_topics_is_not_taken_over(server: ServerProcess
         assert ok(owner.get("/v0/routers/in.bridge"))["source"] == "out.src"
 
 
+def test_a_foreign_page_writes_nothing_and_takes_no_job_whatever_it_shows(
+    server: ServerProcess, transport: str
+) -> None:
+    page = {"Origin": "https://evil.example"}
+    with open_client(server.url, transport=transport, key=OWNER) as owner:
+        owner.put("/v0/topics/in.asked", json={"type": "queue"})
+        body = {"records": [{"data": 1}]}
+        refused(owner.post("/v0/topics/in.asked", json=body, headers=page), 403, "forbidden")
+        ok(owner.post("/v0/topics/in.asked", json=body))
+        work = "/v0/topics/in.asked/work?node=w"
+        refused(owner.get(work, headers={**ACCEPT, **page}), 403, "forbidden")
+        state = ok(owner.get("/v0/topics/in.asked", headers=page))
+        assert (state["count"], state["queue"]["ready"]) == (1, 1)
+        owner.delete("/v0/topics/in.asked")
+
+
 def test_a_name_beyond_the_prefix_is_not_shown_in_a_config(server: ServerProcess) -> None:
     queue = {"type": "queue", "max_deliveries": 1}
     with open_client(server.url, key=OWNER) as owner, key_client(server, "all") as client:

@@ -16,6 +16,7 @@ from topics.aio import AsyncLog
 from topics.api.append import answer_gathered, gather
 from topics.api.auth import Caller, Keyring
 from topics.api.body import check_body_size, decode_body
+from topics.api.budget import plan_budgets
 from topics.api.connection import STOPPING, Connection
 from topics.api.exchange import Channel, Exchange
 from topics.api.head import Head, build_head, read_head
@@ -95,6 +96,7 @@ class App:
         self.in_turn = False
         """What is answered now was asked in this very turn."""
         self.regulars = Regulars(self)
+        self.bodies, self.answers = plan_budgets(config)
         self.replay_progress = 0.0
         self.stopping = False
         self.connections = self._join(crowd)
@@ -339,6 +341,8 @@ class App:
             or exchange.caller.requests > self.inflight_max
         ) and not self._may_go_on(exchange):
             return None
+        if self.answers.used and route.needs_log and not route.is_stream:
+            self.answers.check(exchange.caller)
         if head.is_encoded:
             exchange.body = decode_body(head, exchange.body, head.body_max)
         return route.handle(self, exchange)
@@ -376,7 +380,7 @@ class App:
         """Refuse what cannot be served now; False for what waits until it can."""
         if self._comes_early(exchange):
             exchange.is_slow = True
-            exchange.body = b""  # nobody reads it, and the log may take its time
+            exchange.drop_body()  # nobody reads it, and the log may take its time
             exchange.caller.requests -= 1
             self._early_streams[exchange] = None
             return False
@@ -399,6 +403,8 @@ class App:
             del self._early_streams[exchange]  # its reader has left, and it was not counted
         else:
             exchange.caller.requests -= 1
+        if exchange.kept_bytes:
+            exchange.drop_body()
         seconds = self.clock.monotonic_s() - exchange.started_s
         self.metrics.observe(exchange.route, status, seconds)
         if seconds > self.slow_s and not exchange.route.may_wait:

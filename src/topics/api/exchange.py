@@ -115,6 +115,7 @@ class Exchange:
         "channel",
         "head",
         "is_slow",
+        "kept_bytes",
         "name",
         "response",
         "route",
@@ -143,13 +144,27 @@ class Exchange:
         self.answered = False
         self.is_slow = False
         """Its handler waits for something."""
+        self.kept_bytes = 0
+        """Of its body, if that came in pieces and was counted: until it is answered, or dropped."""
         self.response: bytes | None = None
         """For the channel: bytes that wait for their turn."""
 
     # Asking.
 
     def decode(self, decoder: Callable[[bytes | bytearray], T]) -> T:
-        """Read the body as JSON into what a route takes."""
+        """Read the body as JSON into what a route takes, and let go of it."""
+        decoded = self._decode(decoder)
+        self.drop_body()
+        return decoded
+
+    def drop_body(self) -> None:
+        """Keep the body no longer: the answer may have to wait."""
+        self.body = b""
+        if self.kept_bytes:
+            self.app.bodies.change(self.caller, -self.kept_bytes)
+            self.kept_bytes = 0
+
+    def _decode(self, decoder: Callable[[bytes | bytearray], T]) -> T:
         try:
             return decoder(self.body)
         except msgspec.ValidationError as error:

@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from topics.aio import GATHER_BYTES
 from topics.api import reasons
+from topics.api.budget import Kept
 from topics.api.chunks import ChunkedBody
 from topics.api.exchange import JSON, Exchange
 from topics.api.head import MAX_HEAD_BYTES, MAX_WATCH_HEAD_BYTES, Head, head_limit
@@ -28,6 +30,8 @@ MAX_PIPELINED = 128
 """Requests under way on one connection; more wait in the kernel."""
 MAX_TAKEN_A_TURN = 16
 """Then the other connections have their turn: a full pipeline must not make them wait."""
+MAX_HELD_ANSWER_BYTES = 1024 * 1024
+"""Of answers that wait for an earlier one; past it no request is taken."""
 MAX_SKIPPED_BYTES = 1024 * 1024
 """Read and dropped behind a refusal, besides twice the largest body allowed."""
 MAX_HELD_BYTES = 2 * MAX_WATCH_HEAD_BYTES
@@ -66,8 +70,11 @@ class Http1Connection(asyncio.Protocol):
         """Waits for something, and all behind it with it: they may rely on what it does."""
         self._half_closed = False
         self._stream: tuple[Http1Stream, bytes] | None = None
+        self._kept = Kept(app.bodies, app.answers, app.keyring.nobody)
+        self._answered = app.keyring.nobody
+        """Who was sent the last answer."""
         self._unread_bytes = 0
-        """What was not taken yet when the sweep looked last."""
+        """What was not taken when the sweep looked last."""
         self._yields = False
         """The rest of the buffer has its turn already scheduled."""
         self._repeats = 0
@@ -77,8 +84,7 @@ class Http1Connection(asyncio.Protocol):
         self._fresh = True
         self._head_began = False
         self._ending = False
-        self._paused = False
-        self._reading_paused = False
+        self._paused = self._reading_paused = False
         # For the sweep of timeouts.
         self.since_s = app.clock.monotonic_s()
         """When the connection became idle, or what it is sending now began."""
@@ -97,6 +103,8 @@ class Http1Connection(asyncio.Protocol):
         self._leave()
         self._app.connections.discard(self)
         self._buffer = b""
+        self._kept.forget_body()
+        self._count_unread()
         waiting, self._waiting = self._waiting, deque()
         for exchange in waiting:
             if not exchange.answered:
@@ -115,10 +123,12 @@ class Http1Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._paused = True
+        self._count_unread()
         self._regulate()
 
     def resume_writing(self) -> None:
         self._paused = False
+        self._count_unread()
         self._regulate()
         if self._stream is not None:
             self._stream[0].on_drain()
@@ -290,7 +300,11 @@ class Http1Connection(asyncio.Protocol):
         if self._slow is not None:
             self._regulate()
             return False
-        return len(self._waiting) < MAX_PIPELINED and not self._paused
+        return (
+            len(self._waiting) < MAX_PIPELINED
+            and self._kept.waiting_bytes < MAX_HELD_ANSWER_BYTES
+            and not self._paused
+        )
 
     def _take_one(self) -> bool:
         """Take one request; False while it is not all here."""
@@ -342,7 +356,13 @@ class Http1Connection(asyncio.Protocol):
             self._buffer = bytearray(self._buffer[start:])
             self.since_s = self._app.clock.monotonic_s()
             self.received_bytes = len(self._buffer)
+        self._count_body(head, len(self._buffer))
         return False
+
+    def _count_body(self, head: Head, size: int) -> None:
+        """Count what is kept of a body that is not whole; refuse it where too much is kept."""
+        assert head.caller is not None
+        self._kept.count_body(head.caller, size)
 
     def _begin_long_body(self, head: Head, start: int) -> bool:
         self._head = head
@@ -365,15 +385,17 @@ class Http1Connection(asyncio.Protocol):
         used = chunks.feed(self._buffer)
         self._drop_front(used)
         if not chunks.done:
+            self._count_body(head, len(chunks.body))
             return used > 0
         self._dispatch(head, chunks.body)
         return True
 
     def _dispatch(self, head: Head, body: bytes | bytearray) -> None:
+        kept_bytes = self._kept.hand_on_body(GATHER_BYTES + 1) if self._kept.body_bytes else 0
         self._head = self._chunks = None
         self._head_began = False
         self.received_bytes = len(self._buffer)
-        self._begin(head, body)
+        self._begin(head, body, kept_bytes=kept_bytes)
         if len(self._waiting) >= MAX_PIPELINED:
             self._regulate()
 
@@ -381,13 +403,14 @@ class Http1Connection(asyncio.Protocol):
         if not exchange.answered and (exchange.is_slow or exchange.route.may_wait):
             self._slow = exchange
 
-    def _begin(self, head: Head, body: bytes | bytearray) -> None:
+    def _begin(self, head: Head, body: bytes | bytearray, *, kept_bytes: int = 0) -> None:
         app = self._app
         self._repeats = 0
         self.since_s = started_s = app.clock.monotonic_s()
         if not head.keep_alive:
             self._ending = True
         exchange = Exchange(app, self, head, body, started_s)
+        exchange.kept_bytes = kept_bytes
         self._waiting.append(exchange)
         app.dispatch(exchange)
         self.hold_behind(exchange)
@@ -405,6 +428,7 @@ class Http1Connection(asyncio.Protocol):
         """Answer a request that cannot be read, and end: where the next one begins is unknown."""
         self._ending = self._lingers = True
         self._buffer = b""
+        self._kept.forget_body()
         self._head = self._chunks = None
         self.since_s = self._app.clock.monotonic_s()
         exchange = self._app.unread_exchange(self)
@@ -468,6 +492,7 @@ class Http1Connection(asyncio.Protocol):
             app.date_line if exchange.head.keep_alive else app.closing_line,
         )
         if len(self._waiting) == 1 and self._transport is not None:
+            self._answered = exchange.caller
             self._transport.writelines([head, *parts])
             self._send_in_turn(exchange, b"")
         else:
@@ -480,6 +505,7 @@ class Http1Connection(asyncio.Protocol):
             self._app.loop.call_soon(self._go_on)
         if len(waiting) == 1 and waiting[0] is exchange:
             waiting.popleft()
+            self._answered = exchange.caller
             if self._transport is not None:
                 self._transport.write(response)
             if self._ending:
@@ -488,7 +514,18 @@ class Http1Connection(asyncio.Protocol):
                 self._regulate()
             return
         exchange.response = response
+        self._kept.waiting_bytes += len(response)
         self._send_ready()
+
+    def _count_unread(self) -> None:
+        """Count what the peer has not taken of its answers, from when it takes none until it does.
+
+        What waits of a stream is counted where streams are.
+        """
+        transport, size = self._transport, 0
+        if self._paused and transport is not None and self._stream is None:
+            size = transport.get_write_buffer_size()
+        self._kept.count_unread(self._answered, size)
 
     def open_stream(
         self, exchange: Exchange, *, content_type: bytes, headers: bytes
@@ -516,9 +553,10 @@ class Http1Connection(asyncio.Protocol):
         while waiting and waiting[0].response is not None:
             if len(waiting) == 1 and self._stream is not None:
                 break
+            self._answered = waiting[0].caller
             ready.append(waiting.popleft().response or b"")
         if ready:
-            self.write(b"".join(ready))
+            self._send_held(ready)
         if self._stream is not None:
             if len(waiting) == 1 and waiting[0].response == b"":
                 waiting.popleft()
@@ -528,6 +566,13 @@ class Http1Connection(asyncio.Protocol):
             self._end_answered()
         elif self._reading_paused and len(waiting) < MAX_PIPELINED // 2:
             self._regulate()
+            self._app.loop.call_soon(self._advance)
+
+    def _send_held(self, answers: list[bytes]) -> None:
+        had_room = self._kept.waiting_bytes < MAX_HELD_ANSWER_BYTES
+        self._kept.waiting_bytes -= sum(map(len, answers))
+        self.write(b"".join(answers))
+        if not had_room:
             self._app.loop.call_soon(self._advance)
 
     def write(self, data: bytes) -> None:
@@ -544,6 +589,8 @@ class Http1Connection(asyncio.Protocol):
 
     def notice(self, now_s: float) -> None:
         """Begin to wait anew whenever the peer has taken some of an answer."""
+        if self._paused:
+            self._count_unread()  # answers that were under way may have joined it
         if self._is_regular and self._app.regulars.was_active(self):
             self.since_s = now_s
         unread = self.buffered_bytes

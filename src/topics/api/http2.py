@@ -21,6 +21,7 @@ import h2.events
 import h2.exceptions
 import h2.settings
 
+from topics.aio import GATHER_BYTES
 from topics.api.body import check_body_size
 from topics.api.exchange import Exchange
 from topics.api.head import (
@@ -46,6 +47,8 @@ MAX_UNREAD_BYTES = 8 * 1024 * 1024
 """Answers of one connection that wait for the peer; past it new requests wait, too."""
 SKIPPED_BYTES = 1024 * 1024
 """Read and dropped of a refused body, besides twice the largest one allowed."""
+UNCOUNTED_BYTES = 64 * 1024
+"""Less than this of a connection is not worth counting."""
 MAX_PIECES_A_TURN = 8
 """Then the other connections have their turn."""
 MAX_HELD_BYTES = 256 * 1024
@@ -71,6 +74,12 @@ class Http2Connection(asyncio.Protocol):
         self._sending: dict[int, Http2Stream] = {}
         self._skipping: dict[int, int] = {}
         """Answered before their body was whole: how much more of it is read and dropped."""
+        self._unread_bytes = 0
+        """Of answers that the windows of the peer do not take yet."""
+        self._counted_bytes = 0
+        """Of them in the budget of the server."""
+        self._payer = app.keyring.nobody
+        """The key that asked first: they are held against it."""
         self._paused = False
         self._receiving = False
         self._since_s = app.clock.monotonic_s()
@@ -97,6 +106,7 @@ class Http2Connection(asyncio.Protocol):
         self._app.connections.discard(self)
         for stream in list(self._streams.values()):
             self._drop(stream)
+        self._count_unread()
 
     def pause_writing(self) -> None:
         """Take nothing more: every frame may ask for an answer."""
@@ -199,11 +209,14 @@ class Http2Connection(asyncio.Protocol):
         if stream is None:
             self._skip(event.stream_id, size)
             return
-        stream.body += event.data
-        self._reading_bytes += len(event.data)
-        assert stream.head is not None
+        head = stream.head
+        assert head is not None
+        assert head.caller is not None
         try:
-            check_body_size(stream.head, len(stream.body))
+            check_body_size(head, len(stream.body) + len(event.data))
+            self._app.bodies.take(head.caller, len(event.data))
+            stream.body += event.data
+            self._reading_bytes += len(event.data)
         except TopicsError as error:
             self._refuse(stream, error)
         limit = self._app.config.max_body_bytes
@@ -253,13 +266,26 @@ class Http2Connection(asyncio.Protocol):
     def _dispatch(self, stream: Http2Stream) -> None:
         assert stream.head is not None
         self._leave_reading(stream)
+        if not self._counted_bytes and stream.head.caller is not None:
+            self._payer = stream.head.caller
         if not self._is_open(stream):  # reset in the same breath: there is nobody to answer
             self._drop(stream)
             return
         self._since_s = started_s = self._app.clock.monotonic_s()
-        stream.exchange = Exchange(self._app, stream, stream.head, stream.body, started_s)
-        stream.body = bytearray()
-        self._app.dispatch(stream.exchange)
+        exchange = Exchange(self._app, stream, stream.head, stream.body, started_s)
+        stream.exchange = exchange
+        if len(exchange.body) <= GATHER_BYTES:  # those are soon done
+            self._forget_body(stream)
+        else:
+            exchange.kept_bytes, stream.body = len(exchange.body), bytearray()
+        self._app.dispatch(exchange)
+
+    def _forget_body(self, stream: Http2Stream) -> None:
+        if stream.body:
+            assert stream.head is not None
+            assert stream.head.caller is not None
+            self._app.bodies.change(stream.head.caller, -len(stream.body))
+            stream.body = bytearray()
 
     def _is_open(self, stream: Http2Stream) -> bool:
         try:
@@ -271,7 +297,7 @@ class Http2Connection(asyncio.Protocol):
     def _refuse(self, stream: Http2Stream, error: TopicsError) -> None:
         """Answer a request that cannot be read, or not wholly."""
         self._leave_reading(stream)
-        stream.body = bytearray()
+        self._forget_body(stream)
         if stream.head is None:
             stream.exchange = self._app.unread_exchange(stream)
         else:
@@ -306,6 +332,8 @@ class Http2Connection(asyncio.Protocol):
         headers = [(b":status", b"%d" % status), *headers, (b"date", self._app.date)]
         if self._call(stream, partial(self._h2.send_headers, stream.number, headers)):
             self._sending[stream.number] = stream
+            if not stream.is_live:
+                self._unread_bytes += len(stream.pending)
             self.pump()
 
     def pump(self) -> None:
@@ -321,6 +349,7 @@ class Http2Connection(asyncio.Protocol):
                     moved = True
                     self._flush()
             moved |= self._unpark()
+        self._count_unread()
 
     def _send_some(self, stream: Http2Stream) -> bool:
         """Send one frame of a stream; False if there is none to send now."""
@@ -341,6 +370,8 @@ class Http2Connection(asyncio.Protocol):
             self._drop(stream)
             return True
         del pending[:size]
+        if not stream.is_live:
+            self._unread_bytes -= size
         if stream.is_behind and not pending:
             stream.is_behind = False
             self._app.loop.call_soon(stream.on_drain)
@@ -385,12 +416,19 @@ class Http2Connection(asyncio.Protocol):
 
     def _forget(self, stream: Http2Stream) -> None:
         self._leave_reading(stream)
+        self._forget_body(stream)
         self._streams.pop(stream.number, None)
-        self._sending.pop(stream.number, None)
+        if self._sending.pop(stream.number, None) is not None and not stream.is_live:
+            self._unread_bytes -= len(stream.pending)
 
-    @property
-    def _unread_bytes(self) -> int:
-        return sum(len(stream.pending) for stream in self._sending.values())
+    def _count_unread(self) -> None:
+        """Count what waits for the peer, in the budget of the server."""
+        unread = self._unread_bytes if self._unread_bytes > UNCOUNTED_BYTES else 0
+        if self._transport is None:
+            unread = 0
+        if unread != self._counted_bytes:
+            self._app.answers.change(self._payer, unread - self._counted_bytes)
+            self._counted_bytes = unread
 
     def _flush(self) -> None:
         data = self._h2.data_to_send()

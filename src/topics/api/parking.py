@@ -55,7 +55,7 @@ class Parking:
         """Let a write wait, or refuse it where too much waits already."""
         if self._bytes + size > self._app.config.wal_queue_bytes:
             raise Throttled(RETRY_AFTER_MS)
-        exchange.body = b""
+        exchange.drop_body()
         self._bytes += size
         now_s = self._app.clock.monotonic_s()
         self.rows.setdefault(shard, deque()).append(Parked(exchange, attempt, size, now_s))

@@ -38,6 +38,8 @@ from topics.storage.disk.disk import Disk, DiskLock
 from topics.storage.disk.local_disk import LocalDisk
 
 SWEEP_S = 0.25
+PRESSED_S = 5.0
+"""So long who takes nothing of an answer is waited for while too many answers wait."""
 
 
 class Face(Protocol):
@@ -207,6 +209,12 @@ class Server:
         for connection in list(self.app.connections):
             self._check_patience(connection, now_s)
 
+    @property
+    def _patience_s(self) -> float:
+        """How long who takes nothing is waited for: not long while others could use the room."""
+        patience_s = self._config.idle_timeout_ms / 1000
+        return min(patience_s, PRESSED_S) if self.app.answers.is_full else patience_s
+
     def _check_patience(self, connection: Connection, now_s: float) -> None:
         config = self._config
         connection.notice(now_s)
@@ -218,7 +226,7 @@ class Server:
         elif connection.is_reading_head:
             if waited_s > config.head_timeout_ms / 1000 and connection.is_idle:
                 connection.give_up(RequestTimeout("the request head did not arrive in time"))
-        elif connection.is_stalled and waited_s > config.idle_timeout_ms / 1000:
+        elif connection.is_stalled and waited_s > self._patience_s:
             connection.give_up(None)
 
 

@@ -14,6 +14,7 @@ from topics.cli.notify import Heartbeat, from_environment
 from topics.cli.output_queue import queued_output
 from topics.cli.settings import with_settings
 from topics.clock import SystemClock
+from topics.collector import collect_later, collect_seldom
 from topics.config import LoadedConfig, ServerConfig
 from topics.descriptors import raise_limit
 from topics.errors import ConfigError, TopicsError
@@ -67,10 +68,12 @@ def serve_until_stopped(
         Heartbeat(notifier, lambda: _replayed_share(server))
 
     def on_ready(server: "Server") -> None:
+        collect_seldom()
         notifier.ready(f"serving {server.app.engine.topic_count} topics on {server.url}")
         _say_ready(server)
         company.add(beside(server, keyring))
 
+    collect_later()
     with queued_output() as queues:
         serving = serve(
             config,
