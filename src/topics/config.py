@@ -132,6 +132,9 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_unread_answer_bytes: Annotated[
         int, _size("answers that are not read yet, besides streams", low=MIB)
     ] = 128 * MIB
+    max_unread_stream_bytes: Annotated[
+        int, _size("what streams have sent and is not read yet", low=MIB)
+    ] = 128 * MIB
     session_ttl_ms: Annotated[
         int, _ms("a watch session without a stream lives", low=100, high=DAY_MS)
     ] = 300_000

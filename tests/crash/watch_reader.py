@@ -98,6 +98,9 @@ class Line:
     def write(self, data: bytes, /) -> None:
         self.frames.append(data)
 
+    def has_room(self, limit_bytes: int, /) -> bool:
+        return self.buffered_bytes <= limit_bytes
+
     def offer(self, data: bytes, limit_bytes: int, /) -> bool:
         if self.buffered_bytes > limit_bytes:
             return False

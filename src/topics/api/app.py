@@ -96,7 +96,7 @@ class App:
         self.in_turn = False
         """What is answered now was asked in this very turn."""
         self.regulars = Regulars(self)
-        self.bodies, self.answers = plan_budgets(config)
+        self.bodies, self.answers, self.unread_streams = plan_budgets(config)
         self.replay_progress = 0.0
         self.stopping = False
         self.connections = self._join(crowd)

@@ -23,6 +23,11 @@ class Budget:
     def is_full(self) -> bool:
         return self.used >= self._maximum
 
+    def has_room(self, caller: Caller) -> bool:
+        """Tell whether anything more would be taken."""
+        kept = self._by_caller.get(caller, 0)
+        return self.used < self._maximum and (caller.is_anonymous or kept < self._maximum // 2)
+
     def change(self, caller: Caller, size: int) -> None:
         """Take so many bytes more, or give some back, whether there is room or not."""
         self.used += size
@@ -85,8 +90,8 @@ class Kept:
         self._reader, self._unread_bytes = caller, size
 
 
-def plan_budgets(config: ServerConfig) -> tuple[Budget, Budget]:
-    """Return what may be kept of bodies that are not whole yet, and of answers that nobody reads.
+def plan_budgets(config: ServerConfig) -> tuple[Budget, Budget, Budget]:
+    """Return what may be kept of bodies that are not whole, and of answers and streams not read.
 
     Two bodies always have room: half of it is for one key.
     """
@@ -98,4 +103,5 @@ def plan_budgets(config: ServerConfig) -> tuple[Budget, Budget]:
             config.max_unread_answer_bytes,
             advice="read the answers, ask for smaller ones,",
         ),
+        Budget("max_unread_stream_bytes", config.max_unread_stream_bytes, advice="read the stream"),
     )

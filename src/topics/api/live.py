@@ -30,8 +30,6 @@ MEETINGS_A_TURN = 256
 """Watchers told of a new topic: one pattern may have thousands of them."""
 RETRY_AFTER_MS = 2_000
 """When a reader that was sent away may come back."""
-LINGER_S = 5.0
-"""A reader that was sent away has so long to take the last words."""
 
 
 class OpenStream(Protocol):

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from topics.api.exchange import Exchange
-from topics.api.live import LINGER_S, RETRY_AFTER_MS
+from topics.api.live import RETRY_AFTER_MS
 from topics.api.patience import Patience
+from topics.api.unread import LINGER_S, Unread
 from topics.engine.watch.frames import RETRY, Sse, Trouble, heartbeat
 from topics.errors import LimitReached, NotAcceptable
 
@@ -58,6 +59,7 @@ class EventStream:
         self._on_room = on_room
         now_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
+        self._unread = Unread(app.unread_streams, exchange.caller, app.live.alarms)
         self._seen_bytes = 0
         self._active_s = now_s
         self._stream = exchange.open_stream(content_type=EVENT_STREAM, headers=HEADERS)
@@ -76,6 +78,12 @@ class EventStream:
 
     def write(self, data: bytes, /) -> None:
         self._stream.write(data)
+        self._unread.count(self._stream.buffered_bytes)
+
+    def has_room(self, limit_bytes: int, /) -> bool:
+        size = self._stream.buffered_bytes
+        self._unread.count(size)
+        return size <= limit_bytes and self._unread.has_room
 
     @property
     def buffered_bytes(self) -> int:
@@ -92,12 +100,16 @@ class EventStream:
 
     def sweep(self, now_s: float) -> None:
         sent_bytes, buffered_bytes = self._stream.sent_bytes, self._stream.buffered_bytes
+        self._unread.count(buffered_bytes)
         if self._stream.is_stuck(now_s) or self._patience.is_over(
-            sent_bytes=sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
+            sent_bytes=sent_bytes,
+            buffered_bytes=buffered_bytes,
+            now_s=now_s,
+            hurry=not self._unread.has_room,
         ):
             self.end(
                 "slow_consumer",
-                f"nothing was read for {self._app.config.slow_reader_ms} ms: connect to go on",
+                f"nothing was read for {self._patience.waited_ms(now_s)} ms: connect to go on",
                 retry_after_ms=RETRY_AFTER_MS,
             )
             return
@@ -113,6 +125,7 @@ class EventStream:
 
     def _closed(self) -> None:
         self.is_open = False
+        self._unread.end(self._stream.buffered_bytes)
         self._app.metrics.sse_connections -= 1
         self._caller.streams -= 1
         self._app.live.streams.pop(self, None)

@@ -125,11 +125,13 @@ def _new_watcher(
     frame_format: Format,
     share: Share,
 ) -> Watcher:
+    what = _options(app, options)
     return Watcher(
         app.live.feed,
-        _options(app, options),
+        what,
         frame_format=frame_format,
-        buffer_bytes=app.config.stream_buffer_bytes,
+        # What waits and one more frame are within the bound, unless a single record is larger.
+        buffer_bytes=app.config.stream_buffer_bytes - what.request.max_batch_bytes,
         max_places=app.config.max_watch_topics,
         patterns=tuple(name[:-1] for name in starts if name.endswith(WILDCARD)),
         names=[name for name in starts if not name.endswith(WILDCARD)],
@@ -206,6 +208,7 @@ def _start_seq(topic: Topic, start: WatchStart) -> int:
 
 def _options(app: "App", body: WatchOptions) -> Options:
     nodes = (body.node,) if isinstance(body.node, str) else tuple(body.node or ())
+    frame_bytes = min(body.max_batch_bytes or WATCH_BATCH_BYTES, MAX_BATCH_BYTES)
     return Options(
         DiffRequest(
             limit=min(body.limit or DEFAULT_LIMIT, app.config.max_limit),
@@ -214,7 +217,7 @@ def _options(app: "App", body: WatchOptions) -> Options:
             include_tags=body.include_tags,
             include_meta=body.include_meta,
             include_data=body.include_data,
-            max_batch_bytes=min(body.max_batch_bytes or WATCH_BATCH_BYTES, MAX_BATCH_BYTES),
+            max_batch_bytes=min(frame_bytes, app.config.stream_buffer_bytes // 2),
             verify=app.config.verify_reads,
         )
     )

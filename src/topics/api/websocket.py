@@ -25,12 +25,13 @@ from wsproto.utilities import ProtocolError
 
 from topics.api.exchange import Exchange
 from topics.api.http1 import Http1Connection
-from topics.api.live import LINGER_S, RETRY_AFTER_MS
+from topics.api.live import RETRY_AFTER_MS
 from topics.api.patience import Patience
 from topics.api.sse import check_room
+from topics.api.unread import LINGER_S, Unread
 from topics.api.websocket_ops import WebSocketOps
 from topics.engine.watch.frames import Trouble, WebSocketMessages
-from topics.errors import RequestError
+from topics.errors import LimitReached, RequestError
 from topics.limits import MIB
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class WebSocketConnection(asyncio.Protocol):
         now_s = app.clock.monotonic_s()
         self._patience = Patience(app.config.slow_reader_ms, now_s=now_s)
         self._active_s = now_s
+        self._unread = Unread(app.unread_streams, exchange.caller, app.live.alarms)
+        self._counted_bytes = 0
+        """Of the message that is not whole."""
         self._ops = WebSocketOps(app, exchange.caller, self)
 
     # The transport's side.
@@ -132,6 +136,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._is_waiting = False
         if self._may_take():
             self._take_frames()
+            if len(self._message) != self._counted_bytes:
+                self._count_message()
         self._handle_some()
         self._regulate()
         self._ask_to_work()
@@ -163,6 +169,19 @@ class WebSocketConnection(asyncio.Protocol):
         except ProtocolError as error:
             self.close(CloseReason.PROTOCOL_ERROR, str(error))
         self._has_input = False
+
+    def _count_message(self) -> None:
+        """Count what has come of a message that is not whole among the bodies that are not."""
+        more = len(self._message) - self._counted_bytes
+        try:
+            if more > 0:
+                self._app.bodies.check(self._caller, more)
+        except LimitReached as error:
+            self._message.clear()
+            self.close(CloseReason.TRY_AGAIN_LATER, str(error))
+            return
+        self._app.bodies.change(self._caller, more)
+        self._counted_bytes += more
 
     def _take(self, event: Event) -> None:
         match event:
@@ -221,7 +240,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         limit = self._app.config.stream_buffer_bytes
-        return self._ops.under_way < MAX_UNDER_WAY and self.buffered_bytes <= limit
+        return self._ops.under_way < MAX_UNDER_WAY and self.has_room(limit)
 
     def _regulate(self) -> None:
         """Read from the socket only while there is room for what comes."""
@@ -247,6 +266,11 @@ class WebSocketConnection(asyncio.Protocol):
         self.write(data)
         return True
 
+    def has_room(self, limit_bytes: int, /) -> bool:
+        size = self.buffered_bytes
+        self._unread.count(size)
+        return size <= limit_bytes and self._unread.has_room
+
     @property
     def buffered_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
@@ -265,6 +289,8 @@ class WebSocketConnection(asyncio.Protocol):
         self._closing = True
         self._messages.clear()
         self._message.clear()
+        self._count_message()
+        self._unread.end(self.buffered_bytes)
         self._ops.close()
         self._app.metrics.websocket_connections -= 1
         self._caller.streams -= 1
@@ -282,6 +308,8 @@ class WebSocketConnection(asyncio.Protocol):
         data = self._protocol.send(event)
         self._sent_bytes += len(data)
         self._transport.write(data)
+        if not self._closing:
+            self._unread.count(self.buffered_bytes)
 
     # As an open stream.
 
@@ -289,8 +317,12 @@ class WebSocketConnection(asyncio.Protocol):
         if self._closing:
             return
         buffered_bytes = self.buffered_bytes
+        self._unread.count(buffered_bytes)
         if self._patience.is_over(
-            sent_bytes=self._sent_bytes, buffered_bytes=buffered_bytes, now_s=now_s
+            sent_bytes=self._sent_bytes,
+            buffered_bytes=buffered_bytes,
+            now_s=now_s,
+            hurry=not self._unread.has_room,
         ):
             self._send_away("slow_consumer", "nothing was read for too long", 1013)
             return

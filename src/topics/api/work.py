@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from topics.api.app import App
 
 HEARTBEAT_MS = 15_000
+JOBS_A_CLAIM = 32
+"""More follow when there is room for them: a claim reads all its jobs."""
 _SPLIT = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -88,13 +90,13 @@ class Worker:
         free = self._request.max - len(self._held)
         if (
             free <= 0
-            or stream.buffered_bytes > self._app.config.stream_buffer_bytes
+            or not stream.has_room(self._app.config.stream_buffer_bytes // 2)
             or self._table.ready(self._topic.live_records) <= 0
         ):
             return
         self._claiming = True
         try:
-            self._claim(msgspec.structs.replace(self._request, max=free))
+            self._claim(msgspec.structs.replace(self._request, max=min(free, JOBS_A_CLAIM)))
         except TopicsError as error:
             self._fail(error)
 

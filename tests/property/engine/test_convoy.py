@@ -53,6 +53,9 @@ class Line:
         self.sent_bytes += len(data)
         self.push(self.pack(data))
 
+    def has_room(self, limit_bytes: int, /) -> bool:
+        return self.buffered_bytes <= limit_bytes
+
     def offer(self, data: bytes, limit_bytes: int, /) -> bool:
         if self.buffered_bytes > limit_bytes:
             return False

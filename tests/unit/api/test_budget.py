@@ -42,7 +42,7 @@ def test_half_of_a_budget_is_for_one_key_and_none_is_refused_for_another(
 
 
 def test_two_of_the_largest_bodies_always_have_room(make_app: MakeApp) -> None:
-    bodies, _ = plan_budgets(ServerConfig(max_body_bytes=MIB, max_unfinished_body_bytes=MIB))
+    bodies, *_ = plan_budgets(ServerConfig(max_body_bytes=MIB, max_unfinished_body_bytes=MIB))
     app = make_app(keys=KEYS)
     for key in KEYS.split(","):
         bodies.take(app.keyring.identify(key), MIB)

@@ -3,7 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tests.unit.api.streaming import Event, EventReader, Place, run, serving, until
+
+from topics.api import patience, sse, unread
 
 PAD = "x" * 50_000
 RECORDS = 150
@@ -66,9 +69,9 @@ def test_what_waits_for_one_reader_is_bounded(tmp_path: Path) -> None:
             for n in range(RECORDS):
                 await place.append("t", [n, PAD])
             (stream,) = place.app.live.streams
-            await until(lambda: stream.buffered_bytes > limit)  # type: ignore[attr-defined] # of an event stream
-            most_of_one_frame = 256 * 1024 + 2 * len(PAD)
-            assert stream.buffered_bytes <= limit + most_of_one_frame  # type: ignore[attr-defined] # as above
+            await until(lambda: stream.buffered_bytes > limit // 2)  # type: ignore[attr-defined] # of an event stream
+            one_record = 2 * len(PAD)  # larger than half of the limit, which frames otherwise keep
+            assert stream.buffered_bytes <= limit // 2 + one_record  # type: ignore[attr-defined] # as above
             sleeper.writer.transport.resume_reading()  # type: ignore[attr-defined] # of a socket's transport
             got: list[int] = []
             while len(got) < RECORDS:
@@ -93,5 +96,62 @@ def test_two_hundred_watchers_share_one_encoding(tmp_path: Path) -> None:
                 assert (await stream.next()).seqs == [2]
             assert place.app.live.feed.encodings == before + 1
             assert place.app.metrics.records_delivered == 200
+
+    run(scenario)
+
+
+def test_a_frame_is_no_larger_than_what_may_wait_for_a_reader(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path, stream_buffer_bytes=65_536) as place:
+            await place.append("t", *["x" * 1000] * 200)
+            stream = await place.stream(await place.watch({"t": {}}, max_batch_bytes=8 << 20))
+            got: list[int] = []
+            while len(got) < 200:
+                event = await stream.next()
+                assert len(event.seqs) <= 33
+                got += event.seqs
+            assert got == list(range(1, 201))
+
+    run(scenario)
+
+
+def test_readers_of_one_key_that_stand_still_share_what_may_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "HURRY_S", 0.3)
+    monkeypatch.setattr(unread, "LINGER_S", 0.1)
+    monkeypatch.setattr(sse, "LINGER_S", 0.1)
+
+    async def scenario() -> None:
+        limit = 1 << 20
+        async with serving(tmp_path, keys="one,other", max_unread_stream_bytes=limit) as place:
+            one, other = ({"Authorization": f"Bearer {key}"} for key in ("one", "other"))
+            for _ in range(12):
+                records = [{"data": "x" * 10_000}] * 100
+                await place.call("POST", "/v0/topics/t", {"records": records}, **one)
+            budget, most = place.app.unread_streams, 0
+
+            async def watch(key: dict[str, str]) -> str:
+                _, made = await place.call("POST", "/v0/watch", {"topics": {"t": {}}}, **key)
+                return str(made["stream_url"])
+
+            for _ in range(6):
+                sleeper = await place.stream(
+                    await watch(one), rcvbuf=4096, Authorization="Bearer one"
+                )
+                sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket's transport
+                most = max(most, budget.used)
+            await until(lambda: not budget.has_room(place.app.keyring.identify("one")))
+            assert max(most, budget.used) <= limit // 2 + 256 * 1024 + 20_000, "and one frame"
+            beside = await place.stream(await watch(other), Authorization="Bearer other")
+            got: list[int] = []
+            while len(got) < 1200:
+                event = await beside.next()
+                got += event.seqs if event.kind == "record" else []
+            await until(lambda: place.app.metrics.sse_connections < 7)
+            assert place.app.metrics.sse_connections >= 1
+            await beside.close()
+            await until(lambda: place.app.metrics.sse_connections == 0)
+            await until(lambda: budget.used == 0)
 
     run(scenario)

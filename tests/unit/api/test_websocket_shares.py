@@ -11,6 +11,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
 
 from topics.api.auth import parse_keys
+from topics.api.budget import plan_budgets
 from topics.api.exchange import Exchange
 from topics.api.turns import Turns
 from topics.api.websocket import FRAMES_A_TURN, MESSAGES_A_TURN, WebSocketConnection
@@ -33,15 +34,19 @@ class Talk:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, **settings: object) -> None:
         self.loop = loop
-        clock = ManualClock()
+        clock, config = ManualClock(), ServerConfig(**settings)  # type: ignore[arg-type] # any setting
+        bodies, _, streams = plan_budgets(config)
         app = SimpleNamespace(
-            config=ServerConfig(**settings),  # type: ignore[arg-type] # any setting
+            config=config,
+            bodies=bodies,
+            unread_streams=streams,
             clock=clock,
             loop=loop,
             turns=Turns(loop, clock),
             metrics=SimpleNamespace(websocket_connections=0),
             live=SimpleNamespace(streams={}, alarms=SimpleNamespace(set=lambda *_: None)),
             stopping=False,
+            watches=SimpleNamespace(room=None),
         )
         server, client = WSConnection(ConnectionType.SERVER), WSConnection(ConnectionType.CLIENT)
         server.receive_data(client.send(Request(host="h", target="/v0/ws")))
@@ -162,3 +167,17 @@ def test_a_message_that_grows_beyond_its_bound_ends_the_connection(connect: Conn
     assert b"a message may have 100000 bytes" in talk.receive(frame(0x0, b"x" * 60_000))
     assert talk.wire.closed
     assert not talk.connection._message
+
+
+def test_messages_that_are_not_whole_are_counted_among_the_bodies(connect: Connect) -> None:
+    talk = connect()
+    bodies = talk.connection._app.bodies
+    part = frame(0x1, b"x" * 60_000, fin=False)
+    talk.receive(part)
+    assert bodies.used == 60_000
+    talk.receive(frame(0x0, b"x" * 1_000, fin=False))
+    assert bodies.used == 61_000
+    bodies.change(parse_keys("").anonymous, 1 << 40)
+    assert b"max_unfinished_body_bytes" in talk.receive(frame(0x0, b"x", fin=False))
+    assert talk.wire.closed
+    assert bodies.used == 1 << 40

@@ -21,6 +21,8 @@ from topics.engine.watch.place import GONE, Place, event_id_of
 from topics.errors import LimitReached, TopicsError
 from topics.model.watch import WILDCARD, Window
 
+OFFERED_BYTES = 64 * 1024
+"""While more than that waits for a reader it is written to by the way on which that is counted."""
 STEPS_A_TURN = 4
 """A watcher far behind lets the others have their turn."""
 
@@ -33,8 +35,8 @@ class Sink(Protocol):
     def offer(self, data: bytes, limit_bytes: int, /) -> bool:
         """Write unless more than the limit is buffered; tell whether."""
 
-    @property
-    def buffered_bytes(self) -> int: ...
+    def has_room(self, limit_bytes: int, /) -> bool:
+        """Tell whether more may be written: no more than the limit waits, nor of all its like."""
 
 
 class Share(Protocol):
@@ -92,6 +94,7 @@ class Watcher:
         self._alone: Place | None = None
         """The only place, while its frames are the same for all watchers of this kind."""
         self._buffer_bytes = buffer_bytes
+        self._offer_bytes = min(buffer_bytes, OFFERED_BYTES)
         self._max_places = max_places
         self._set_patterns(patterns)
         self.parents = set(names)
@@ -284,7 +287,7 @@ class Watcher:
 
     def _refuse(self, sink: Sink, topic: Topic) -> None:
         """Say once that there is one topic too many: a pattern may meet any number of them."""
-        if not self._refused and sink.buffered_bytes <= self._buffer_bytes:
+        if not self._refused and sink.has_room(self._buffer_bytes):
             self._refused = True
             full = self._share.find_full() or LimitReached("max_watch_topics", self._max_places)
             self._fail(full, [topic.name])
@@ -318,7 +321,7 @@ class Watcher:
             place.seq != ready.seq
             or ready.topic is not topic
             or self.sink is None
-            or not self.sink.offer(ready.frame, self._buffer_bytes)
+            or not self.sink.offer(ready.frame, self._offer_bytes)
         ):
             return False
         place.seq = ready.next_seq
@@ -402,7 +405,7 @@ class Watcher:
 
     def _is_full(self, sink: Sink, place: Place) -> bool:
         """Tell whether a place has to wait for room."""
-        if sink.buffered_bytes <= self._buffer_bytes:
+        if sink.has_room(self._buffer_bytes):
             return False
         self._behind[place] = None
         self.blocked = True

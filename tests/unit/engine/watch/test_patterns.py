@@ -13,7 +13,7 @@ from topics.engine.topics.names import Names
 from topics.engine.watch.patterns import Newcomers, topics_of
 from topics.errors import CorruptData
 
-NAMES = st.lists(st.text(alphabet="ab.", max_size=4), max_size=8)
+NAMES = st.lists(st.text(alphabet="ab.", min_size=1, max_size=4), max_size=8)
 
 
 @pytest.fixture
