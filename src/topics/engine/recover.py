@@ -114,6 +114,8 @@ class _Recovery:
         self._parents = FoundParents()
         self._rests: dict[int, RestSnapshot] = {}
         """Of topics that are as a stop has left them: what is known without reading segments."""
+        self._names: dict[int, list[str]] = {}
+        """Per topic what its directory held when its segments were opened."""
         self._configs: dict[bytes, TopicConfig] = {}
 
     def run(self) -> Recovered:
@@ -234,7 +236,7 @@ class _Recovery:
             segments.append(segment)
         topic.runs += segments
         if rest.has_tag_runs:
-            topic.tags.load()
+            topic.tags.load(self._disk.list(paths.topic_dir(topic.id)))
         topic.tag_pending = _untagged(topic)
         self._held[topic.id] = topic.absorbed_seq
         self._rests[topic.id] = rest
@@ -268,8 +270,7 @@ class _Recovery:
 
         What is behind it was never finished.
         """
-        directory = paths.topic_dir(topic.id)
-        names = self._disk.list(directory)
+        names = self._names[topic.id] = self._disk.list(paths.topic_dir(topic.id))
         cold = self._cold.get(topic.id, set())
         hot = {
             found[0]
@@ -289,7 +290,7 @@ class _Recovery:
             topic.runs.append(segment)
             if segment.count:
                 topic.last_ts = max(topic.last_ts, segment.last_ts)
-        topic.tags.load()
+        topic.tags.load(names)
         topic.tag_pending = _untagged(topic)
         self._held[topic.id] = topic.absorbed_seq
 
@@ -511,12 +512,15 @@ class _Recovery:
         known = {s.first_seq for s in topic.segments()}
         strays = [
             name
-            for name in self._disk.list(directory)
+            for name in self._names.pop(topic.id)
             if name.endswith(paths.TEMPORARY_SUFFIX)
             or ((found := paths.parse_segment_name(name)) is not None and found[0] not in known)
         ]
         for name in strays:
-            self._disk.unlink(f"{directory}/{name}")
+            if self._disk.exists(
+                f"{directory}/{name}"
+            ):  # else an index was made again by that name
+                self._disk.unlink(f"{directory}/{name}")
         if strays:
             self._disk.sync_dir(directory)
 

@@ -8,6 +8,7 @@ Eight runs of one size are merged into one, so a topic has few of them however l
 
 import struct
 from array import array
+from collections.abc import Sequence
 from functools import partial
 
 from topics.errors import FileMissing
@@ -74,14 +75,13 @@ class TagRuns:
         self._topic_id = topic_id
         self._runs: list[TagRun] = []
 
-    def load(self) -> None:
-        """Take the whole, disjoint runs that are there; remove what a crash left of a merge."""
+    def load(self, names: Sequence[str]) -> None:
+        """Take the whole, disjoint runs that are there; remove what a crash left of a merge.
+
+        `names` are those of the files in the topic's directory.
+        """
         directory = paths.topic_dir(self._topic_id)
-        named = [
-            (found, name)
-            for name in self._disk.list(directory)
-            if (found := paths.parse_tag_run_name(name))
-        ]
+        named = [(found, name) for name in names if (found := paths.parse_tag_run_name(name))]
         for (first_seq, last_seq), name in sorted(
             named, key=lambda item: (item[0][0], -item[0][1])
         ):
