@@ -14,6 +14,8 @@ from topics.testing.server_process import ServerProcess
 SETTINGS = {
     "TOPICS_MAX_TOPICS": "6",
     "TOPICS_MAX_ROUTERS": "1",
+    "TOPICS_MAX_PRODUCERS": "2",
+    "TOPICS_MAX_IDEMPOTENCY_KEYS": "2",
     "TOPICS_MAX_WATCH_SESSIONS": "4",
     "TOPICS_MAX_SSE_CONNECTIONS": "3",
     "TOPICS_MAX_SSE_CONNECTIONS_PER_KEY": "2",
@@ -66,6 +68,24 @@ def test_only_new_topics_count(owner: Api) -> None:
     owner.append(names[0], 1)
     ok(owner.delete(f"topics/{names[0]}"))
     owner.create(fresh())
+
+
+def test_only_new_producers_and_keys_count(owner: Api) -> None:
+    topic = fresh()
+    owner.create(topic, producer_expiry_ms=3_600_000)
+
+    def send(**options: object) -> httpx.Response:
+        return owner.post(f"topics/{topic}", {"records": [{"data": 1}], **options})
+
+    for n in (1, 2):
+        ok(send(producer_id=f"p{n}", producer_seq=1))
+        ok(send(idempotency_key=f"k{n}"))
+    limited(send(producer_id="p3", producer_seq=1), "max_producers", 2)
+    limited(send(idempotency_key="k3"), "max_idempotency_keys", 2)
+    assert ok(send(producer_id="p1", producer_seq=1))["deduped"]
+    assert ok(send(idempotency_key="k1"))["deduped"]
+    ok(send(producer_id="p1", producer_seq=2))
+    ok(owner.post(f"topics/{topic}", {"records": [{"data": 1}]}))
 
 
 def test_only_new_routers_count(owner: Api) -> None:
