@@ -126,7 +126,9 @@ class App:
 
     def _join(self, crowd: Crowd | None) -> set[Connection]:
         """Return where the connections are, which count among those of all protocols."""
-        self.crowd = crowd or Crowd(self.config.max_connections or DEFAULT_CONNECTIONS)
+        if crowd is None:
+            crowd = Crowd(self.config.max_connections or DEFAULT_CONNECTIONS)
+        self.crowd = crowd
         connections: set[Connection] = set()
         self.crowd.add(connections)
         self.crowd.add_others(lambda: self.metrics.websocket_connections)

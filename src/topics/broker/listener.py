@@ -61,7 +61,9 @@ class BrokerListener:
         self._desk: Desk | None = None
         self._listener: asyncio.Server | None = None
         self._sessions: set[Session] = set()
-        self._crowd = crowd or Crowd(config.max_connections or DEFAULT_CONNECTIONS)
+        if crowd is None:
+            crowd = Crowd(config.max_connections or DEFAULT_CONNECTIONS)
+        self._crowd = crowd
         """With the connections of the server beside which it listens, if there is one."""
         self._crowd.add(self._sessions)
         self._sweep: asyncio.TimerHandle | None = None

@@ -5,12 +5,17 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from tests.unit.api.test_server import READY, Client, until
 from tests.unit.api.wire import HEALTH
 
+from topics.api import server as server_module
 from topics.api.auth import parse_keys
 from topics.api.server import Server
+from topics.broker.listener import BrokerListener
+from topics.clock import SystemClock
 from topics.config import ServerConfig
+from topics.descriptors import plan_connections
 from topics.errors import DiskFailed
 
 WAIT = b"GET /v0/topics/jobs/work?node=n HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
@@ -120,3 +125,36 @@ def test_a_shard_that_takes_no_writes_is_not_ready(tmp_path: Path) -> None:
             log.failed = None  # so that it closes as it began
 
     run(tmp_path, scenario, most=0)
+
+
+def test_there_are_fewer_places_than_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "descriptor_limit", lambda: 1024)
+
+    async def scenario(server: Server) -> None:
+        assert server.app.crowd.most == plan_connections(1024, shards=1) == 584
+
+    run(tmp_path, scenario, most=0)
+    run(tmp_path, scenario, most=900)
+
+
+def test_lines_and_requests_share_the_places(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        crowd = server.app.crowd
+        broker = BrokerListener(
+            ServerConfig(), parse_keys(""), clock=SystemClock(), report=print, crowd=crowd
+        )
+        await broker.listen()
+        await broker.open(server.app.ready_log)
+        async with Client(server) as client:
+            await client.ask(HEALTH)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            writer.write(b"V1|1|OFFSET|g t 0\n")
+            assert (await reader.readline()).startswith(b"V1|1|OK")
+            assert await client.ended() == b""
+            assert (len(crowd), crowd.ended) == (1, 1)
+            writer.close()
+        await broker.close()
+
+    run(tmp_path, scenario, most=1)
