@@ -33,6 +33,8 @@ class Names:
     def starting(self, prefix: str, limit: int, *, after: str = "") -> list[str]:
         """Return the first names that begin so and come after one, at most `limit` of them."""
         with self._lock:
-            at = max(bisect_left(self._sorted, prefix), bisect_right(self._sorted, after))
+            at = bisect_left(self._sorted, prefix)
+            if after:
+                at = max(at, bisect_right(self._sorted, after))
             found = self._sorted[at : at + limit]
         return [name for name in found if name.startswith(prefix)]
