@@ -5,6 +5,8 @@ interpreter goes through all there are, and nobody else runs meanwhile.
 """
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 TOPICS_MIN = 1_000
 """So many topics more are worth it: what is in a cycle by chance just then is never freed."""
@@ -15,6 +17,17 @@ class Collector:
 
     def __init__(self) -> None:
         self._topics = 0
+
+    @contextmanager
+    def kept_away(self) -> Iterator[None]:
+        """Let it not begin while much is made that stays: tell it so before it comes back."""
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if was_on:
+                gc.enable()
 
     def leave_alone(self, topics: int) -> None:
         """Call it now and then, with how many topics there are."""

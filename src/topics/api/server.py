@@ -170,9 +170,11 @@ class Server:
                 raise Closed(STOPPING)  # what a replay leaves half done, the next one does again
             app.replay_progress = share
 
-        log = await AsyncLog.open(
-            config=self._config, disk=self._disk, lock=self._lock, progress=progress
-        )
+        with self._collector.kept_away():
+            log = await AsyncLog.open(
+                config=self._config, disk=self._disk, lock=self._lock, progress=progress
+            )
+            self._collector.leave_alone(log.log.engine.topic_count)
         saved = SavedWatches(log.log.engine.disk)
         watches = await log.run(saved.load)
         for face in self.faces:  # before this one says that it is ready

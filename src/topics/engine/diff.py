@@ -8,6 +8,8 @@ Keeps: every seq up to `next_from_seq` was delivered, announced, deleted, or fil
 reader; at most one tombstone, and it comes before the records.
 """
 
+import struct
+
 from msgspec import Struct
 
 from topics.engine.seek import find_ts, read_again, seq_at
@@ -18,11 +20,15 @@ from topics.errors import CorruptData, RequestError
 from topics.kernel import IDX_ENTRY_BYTES, MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
 from topics.model.diff import Page, Tombstone, check_window
+from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 
+_OFFSET_LEN = struct.Struct("<II")
 WINDOW_RECORDS = 1024
 SCAN_RECORDS_MAX = 100_000
 """One read examines no more, however little of it passes the filters."""
+SCAN_BYTES_MAX = 32 << 20
+"""The same of the bytes of the records that are looked at: their checksums are verified."""
 NODES_A_LOOK = 16
 """Each record is compared with every node of the reader: the more of them, the fewer records."""
 
@@ -93,6 +99,7 @@ class Reading:
         self.count = 0
         self.size = 0
         self.scanned = 0
+        self.scanned_bytes = 0
         looks = 1 + len(request.nodes) // NODES_A_LOOK
         self.scan_max = max(WINDOW_RECORDS, SCAN_RECORDS_MAX // looks)
         self.over_budget = False
@@ -196,6 +203,7 @@ class Reading:
             or self.count >= request.limit
             or (self.count > 0 and self.size >= request.max_batch_bytes)
             or self.scanned >= self.scan_max
+            or self.scanned_bytes >= SCAN_BYTES_MAX
         )
 
     def _project(self, run: Run, start: int, stop: int) -> int:
@@ -235,4 +243,13 @@ class Reading:
             self.count += found.count
             self.size += len(found.json) + 1  # and a comma
         self.scanned += found.stop
+        if found.count < found.stop:  # what is delivered has bounds of its own
+            self.scanned_bytes += _span(view.idx, found.stop)
         return start + found.stop
+
+
+def _span(idx: Buffer, count: int) -> int:
+    """Return how many bytes the first so many frames have."""
+    begin, _ = _OFFSET_LEN.unpack_from(idx, 0)
+    offset, size = _OFFSET_LEN.unpack_from(idx, (count - 1) * IDX_ENTRY_BYTES)
+    return int(offset + size - begin)

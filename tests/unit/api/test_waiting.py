@@ -1,6 +1,7 @@
 """Nobody is kept waiting by what is many, nor by who holds a lock for long."""
 
 import asyncio
+import gc
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -124,3 +125,6 @@ def test_the_collector_leaves_alone_what_stays_once_it_is_much(
             patched.setattr("gc.freeze", lambda topics=topics: frozen.append(topics))
             collector.leave_alone(topics)
     assert frozen == [TOPICS_MIN, 2 * TOPICS_MIN, 5 * TOPICS_MIN]
+    with collector.kept_away():
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -16,7 +16,7 @@ from topics.broker.listener import MAX_CONNECTIONS
 from topics.broker.produce import PATIENCE_S
 from topics.broker.session import MAX_PIPELINED, MAX_STRANGER_LINE_BYTES
 from topics.cli import exit_codes
-from topics.engine.diff import SCAN_RECORDS_MAX
+from topics.engine.diff import SCAN_BYTES_MAX, SCAN_RECORDS_MAX
 from topics.engine.topics.idempotency import PRODUCER_HISTORY
 from topics.model.append import Appended
 from topics.model.delete import Deleted
@@ -144,6 +144,7 @@ def test_every_frame_type_stands_in_the_format_page() -> None:
 def test_the_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"**{PRODUCER_HISTORY} writes**" in read(DOCS / "reference/append.md")
     assert f"**{SCAN_RECORDS_MAX:,}**" in read(DOCS / "reference/diff.md")
+    assert f"**{SCAN_BYTES_MAX >> 20} MiB**" in read(DOCS / "reference/diff.md")
     lines = read(DOCS / "reference/line-protocol.md")
     assert f"1 to {MAX_ID_BYTES} bytes" in lines
     assert f"| connections | {MAX_CONNECTIONS} |" in lines

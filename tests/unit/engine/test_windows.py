@@ -152,3 +152,19 @@ def test_a_window_that_cannot_be_is_refused(place: Place, window: dict[str, int]
     fill(place, 1)
     with pytest.raises(RequestError, match="_ts"):
         place.log.diff("a", **window)  # type: ignore[arg-type] # only numbers
+
+
+def test_a_read_looks_at_no_more_bytes_than_its_share_however_few_pass_the_filter(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diff, "SCAN_BYTES_MAX", 4 * 1024)
+    monkeypatch.setattr(diff, "WINDOW_RECORDS", 2)
+    place.log.append("a", [{"data": "x" * 1_000, "tag": "x"} for _ in range(12)])
+    scanned, cursor = [], 0
+    while cursor < 12:
+        page = place.log.diff("a", from_seq=cursor, match="y")
+        assert (page.count, page.next_from_seq) == (0, cursor + page.records_scanned)
+        scanned.append(page.records_scanned)
+        cursor = page.next_from_seq
+    assert scanned == [4, 4, 4]
+    assert len(place.log.diff("a", match="x").records) == 12
