@@ -36,8 +36,12 @@ WRITE_BYTES = 512 * 1024
 """So much is converted and written at a time: it stays in the cache of a core."""
 DIRECT_WRITE_BYTES = 4 * 1024 * 1024
 """The same past the page cache: most often a whole segment, which the device takes uncopied."""
-SLICE_TOPICS = 128
+SLICE_TOPICS = 64
 """So many topics are taken at a time: the lock is held for some ms."""
+SYNC_THREADS = 8
+"""So many syncs of different topics at a time: a file system with a journal does them as one."""
+SYNCED_ALONE_MAX = 4
+"""Of so few topics threads cost more than they spare."""
 WAITING_WRITES_MAX = 2
 """So many may wait for the device: they hold what was converted."""
 
@@ -193,7 +197,7 @@ def _absorb(
             for work in works:
                 work.write(writes)
             writes.finish()
-        _sync(works)
+        _sync(works, beside=may_write_beside)
     except Exhausted:
         _undo(shard, works)
         raise
@@ -224,12 +228,27 @@ def _mark_absorbed(shard: Shard, works: list["_Absorption"]) -> None:
             work.link.durable_cursor = max(work.link.durable_cursor, work.cursor)
 
 
-def _sync(works: list["_Absorption"]) -> None:
+def _sync(works: list["_Absorption"], *, beside: bool) -> None:
     try:
+        if beside and len(works) > SYNCED_ALONE_MAX:
+            with ThreadPoolExecutor(SYNC_THREADS, "topics-segment-syncs") as threads:
+                begun = _begin_syncs(threads, works)
+            for sync in begun:
+                sync.result()
+            works = works[len(begun) :]
         for work in works:
             work.sync()
     except DiskFull as error:  # final: nobody knows what a failed sync left behind
         raise DiskFailed(str(error)) from error
+
+
+def _begin_syncs(threads: ThreadPoolExecutor, works: list["_Absorption"]) -> list[Future[None]]:
+    """Begin the syncs; fewer where no thread can be begun."""
+    begun: list[Future[None]] = []
+    with suppress(RuntimeError):  # the interpreter is ending, or has too many
+        for work in works:
+            begun.append(threads.submit(work.sync))  # noqa: PERF401 - those before count
+    return begun
 
 
 def _undo(shard: Shard, works: list["_Absorption"]) -> None:

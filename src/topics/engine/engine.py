@@ -94,8 +94,8 @@ from topics.storage.wal.log import Position, WalLog, list_wal_files
 COPY_SETTINGS = ("durability", "discard")
 BACKUP_PASSES = 2
 """Copies of what there is before checkpoints have to wait for the last of it."""
-ABSORBED_AT_STOP_MAX = 1_000
-"""Of so many topics a stop writes segments, which takes a millisecond for each."""
+ABSORBED_AT_STOP_MAX = 256
+"""Of so many topics a stop writes segments, which takes a millisecond for each, or ten."""
 LARGEST = 20
 """So many topics are looked for to be named on a full disk: not all may be seen by who asks."""
 IDLE_MS = 1_000

@@ -1,5 +1,6 @@
 """Many topics: a stop and a start that cost little for each, and locks that nobody waits for."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from tests.unit.engine.test_cuts import SEEDS, check_every_cut, fill
 
 from topics.engine import checkpoint, engine, maintenance, snapshot
 from topics.engine.topics.topic import Topic
-from topics.errors import CorruptData
+from topics.errors import CorruptData, DiskFailed, ShardReadOnly
 from topics.kernel import IDX_ENTRY_BYTES
 from topics.storage.disk import paths
 from topics.storage.snapshots.snapshot import load_newest_snapshot
 from topics.storage.wal.group_commit import GroupCommit
 from topics.testing.hostile_disk import HostileDisk
+from topics.testing.hostile_faults import FaultPlan
 
 NAMES = [f"t{i}" for i in range(5)]
 FLAGS_OFFSET = 16
@@ -345,3 +347,36 @@ def test_a_sweep_and_maintenance_pass_by_topics_that_nothing_can_have_happened_t
     place.log.engine.sweep()
     place.log.engine.maintain()
     assert (swept, kept) == (["t3", "ttl"], ["t2", "ttl"])
+
+
+@pytest.mark.parametrize("threads", [0, 3, 99])  # so many may be begun
+def test_topics_are_synced_beside_each_other_and_all_before_the_mark(
+    place: Place, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    begun: list[object] = []
+    submit = ThreadPoolExecutor.submit
+
+    def submit_some(pool: Any, *args: Any) -> Any:  # noqa: ANN401 - handed on
+        if len(begun) == threads:
+            raise RuntimeError("can't start new thread")
+        begun.append(args)
+        return submit(pool, *args)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_some)
+    fill_all(place)
+    place.log.engine.may_write_beside = True
+    place.log.engine.checkpoint()
+    assert len(begun) == min(threads, len(NAMES))
+    place.cut()
+    assert read_all(place) == everywhere(1, 2, 3)
+
+
+def test_a_sync_beside_that_fails_makes_the_shard_read_only(place: Place) -> None:
+    fill_all(place)
+    place.log.engine.may_write_beside = True
+    place.disk.arm(FaultPlan().fail(operation="sync_data", path=paths.segment_data_path(3, 1)))
+    with pytest.raises(DiskFailed):
+        place.log.engine.checkpoint()
+    with pytest.raises(ShardReadOnly):
+        place.log.append("t0", [{"data": 1}])
+    assert read_all(place) == everywhere(1, 2, 3)
