@@ -306,9 +306,9 @@ class Log(HandlesFace, Closing):
     ) -> Redriven:
         """Bring up to `max` dead letters back to their queues, oldest first, or all to one."""
         request = build_request(RedriveRequest, {"to": to, "max": max})
-        return self.engine.redrive(
-            self._existing(topic), to=request.to, wanted=request.max, check_name=_any_name
-        )
+        check_topic_name(topic)
+        letters = self.engine.find_partitioned(topic) or self.engine.topic(topic)
+        return self.engine.redrive(letters, to=request.to, wanted=request.max, check_name=_any_name)
 
     # Routers.
 

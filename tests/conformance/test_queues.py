@@ -237,6 +237,24 @@ def test_a_job_that_fails_too_often_goes_to_the_dead_letters(api: Api, durabilit
     assert api.data(topic) == []
 
 
+def test_a_job_dies_into_the_partitions_of_its_dead_letter_topic_and_comes_back(
+    api: Api, durability: str
+) -> None:
+    dead = fresh("dead")
+    api.create(dead, partitions=3, durability=durability)
+    topic = new_queue(api, 0, max_deliveries=1, dead_letter=dead, durability=durability)
+    api.append_records(topic, [{"data": "poison", "tag": "user1"}])
+    claim(api, topic)
+    call(api, topic, "nack", node="w", seqs=[1])
+    assert claim(api, topic) == []
+    assert counts(api, topic) == (0, 0, 1)
+    (letter,) = api.diff(f"{dead}-2", include_tags=True)["records"]
+    assert (letter["data"], letter["$tag"]) == ("poison", "user1")
+    assert letter["meta"]["$dead_letter_from"] == topic
+    assert call(api, dead, "redrive")["queues"] == {topic: 1}
+    assert [job["$tag"] for job in claim(api, topic)] == ["user1"]
+
+
 def test_no_job_has_two_holders(api: Api, server: ServerProcess, durability: str) -> None:
     topic = new_queue(api, 120, durability=durability)
     got: list[int] = []

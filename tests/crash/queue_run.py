@@ -145,7 +145,10 @@ class QueueRun:
 
     def dead(self) -> list[int]:
         """Return the seqs that dead letters had in their queue."""
-        return [r.meta["$dead_letter_src_seq"] for r in self.read("dead") if r.meta is not None]
+        parent = self.log.engine.find_partitioned("dead")
+        names = ["dead"] if parent is None else parent.partition_names
+        letters = [letter for name in names for letter in self.read(name)]
+        return [r.meta["$dead_letter_src_seq"] for r in letters if r.meta is not None]
 
 
 def crashed(cut: Cut, seed: int) -> Disks:

@@ -90,12 +90,35 @@ def refused_dead_letters(run: QueueRun, durability: str) -> None:
     run.work("snapshot")
 
 
+def spread_dead_letters(run: QueueRun, durability: str) -> None:
+    """Let jobs die into partitions, of which there are more before the last of them."""
+    run.log.create("dead", durability=durability, partitions=2, cap_records=2, discard="reject")
+    run.create(durability, max_deliveries=1, dead_letter="dead")
+    run.append(7)
+    run.nack("w1", *run.claim("w1", 6))
+    run.claim("w1", 2)
+    run.work("sync", "snapshot", "sweep")
+    run.log.create("dead", partitions=3)
+    run.work("sweep")
+    run.log.create("dead", cap_records=0)
+    run.work("sweep", "snapshot")
+    run.nack("w1", 7)
+    run.claim("w1", 1)
+    run.work("snapshot")
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("durability", ["fsync", "disk"])
 @pytest.mark.parametrize("wal_shards", [1, 2])
 @pytest.mark.parametrize(
     ("script", "cuts_min"),
-    [(acks, 60), (durable_leases, 50), (dead_letters, 90), (refused_dead_letters, 50)],
+    [
+        (acks, 60),
+        (durable_leases, 50),
+        (dead_letters, 90),
+        (refused_dead_letters, 50),
+        (spread_dead_letters, 90),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_crash_at_any_call_keeps_every_job(

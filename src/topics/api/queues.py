@@ -111,7 +111,8 @@ async def redrive(app: "App", exchange: Exchange) -> None:
     request = exchange.decode(_DECODE_REDRIVE)
     if request.to is not None:
         exchange.caller.check_name(check_topic_name(request.to))
-    engine, topic = app.engine, app.engine.topic(exchange.name)
+    engine, name = app.engine, exchange.name
+    topic = engine.find_partitioned(name) or engine.topic(name)
     check_name = exchange.caller.check_name
     redriven = await app.ready_log.run(
         lambda: engine.redrive(topic, to=request.to, wanted=request.max, check_name=check_name)

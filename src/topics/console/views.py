@@ -92,7 +92,7 @@ def view_queues(engine: Engine, *, sees: Sees, wanted: str) -> View:
 def _queue(engine: Engine, topic: Topic, sees: Sees) -> View:
     state = engine.queue_state(topic)
     name = topic.config.dead_letter
-    dead_letter = engine.find_topic(name) if name is not None and sees(name) else None
+    letters = _letters(engine, name) if name is not None and sees(name) else ()
     return {
         "topic": topic.name,
         "ready": state.ready,
@@ -102,9 +102,18 @@ def _queue(engine: Engine, topic: Topic, sees: Sees) -> View:
         "max_deliveries": topic.config.max_deliveries,
         "lease_ms": topic.config.lease_ms,
         "dead_letter": None if name is None or not sees(name) else name,
-        "dead": 0 if dead_letter is None else dead_letter.live_records,
-        "redrivable": dead_letter is not None and dead_letter.queue is None,
+        "dead": sum(part.live_records for part in letters),
+        "redrivable": bool(letters) and all(part.queue is None for part in letters),
     }
+
+
+def _letters(engine: Engine, name: str) -> Sequence[Topic]:
+    """Return the topics that hold the dead letters of a queue; none before the first."""
+    parent = engine.find_partitioned(name)
+    if parent is not None:
+        return parent.partitions
+    topic = engine.find_topic(name)
+    return () if topic is None else (topic,)
 
 
 def view_groups(engine: Engine, sampler: Sampler, *, sees: Sees, wanted: str) -> View:

@@ -179,7 +179,12 @@ class Engine:
         self.find_topic = self.registry.find
         self.find_partitioned = self.registry.parents.find
         self.queues = Queues(
-            self.registry, self.shards, self.config, clock=self.clock, append=self.append
+            self.registry,
+            self.shards,
+            self.config,
+            clock=self.clock,
+            append=self.append,
+            append_partitioned=self.append_partitioned,
         )
         self._tail_share = self.config.tail_cache_bytes // len(self.shards)
         self._open_routers(found)
@@ -892,7 +897,7 @@ class Engine:
         return self.queues.dead_letters.move_all() if self.dead_letters_due else 0
 
     def redrive(
-        self, topic: Topic, *, to: str | None, wanted: int, check_name: CheckName
+        self, topic: Topic | Partitioned, *, to: str | None, wanted: int, check_name: CheckName
     ) -> Redriven:
         """Bring dead letters back to their queues; `check_name` may refuse a queue."""
         self._check_open()

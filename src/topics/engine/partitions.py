@@ -237,6 +237,20 @@ def parent_state(parent: Partitioned, states: Sequence[TopicState]) -> TopicStat
     )
 
 
+def find_holders(
+    parent: Partitioned, options: WriteOptions, *, shard_of: Callable[[Topic], Shard]
+) -> list[Topic]:
+    """Return the partitions that know a write of a producer of the server, or a later one."""
+    found: list[Topic] = []
+    for count in parent.counts:
+        placed = _options_for(options, count)
+        for topic in parent.partitions[:count]:
+            with shard_of(topic).lock:
+                if topic.idempotency.find(placed, now_ms=0, config=topic.config) is not None:
+                    found.append(topic)
+    return found
+
+
 def _name_of(options: WriteOptions) -> str:
     """Return what all repeats of a write have in common."""
     return options.idempotency_key or f"{options.producer_id}:{options.producer_seq}"

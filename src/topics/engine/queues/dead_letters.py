@@ -1,7 +1,8 @@
 """Carrying worn-out jobs to their dead-letter topics, each once, across shards and crashes.
 
 Owns the order of the moves: the numbers of one queue reach a dead-letter topic rising, because the
-topic takes a lower number for a repeat.
+topic takes a lower number for a repeat. So in each partition, where it has some: a copy goes where
+the key of its job says.
 Keeps: the copy is synced before the job is deleted (an `ephemeral` dead-letter topic keeps what its
 class keeps); a copy is made once, however often its move begins; no two shard locks are held at
 once.
@@ -11,14 +12,17 @@ import threading
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec import Raw
 
 from topics.config import ServerConfig
+from topics.engine.partitions import find_holders
 from topics.engine.queues.dead import DeadDone, submit_drop
 from topics.engine.queues.read import read_records
 from topics.engine.queues.removal import settle_floors
 from topics.engine.queues.table import LeaseTable, Move
 from topics.engine.request import Write, build_write
 from topics.engine.shard import Shard
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.errors import (
@@ -30,10 +34,10 @@ from topics.errors import (
     StorageError,
     TopicNotFound,
 )
-from topics.limits import MAX_META_KEYS
+from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS
 from topics.model.append import Appended, WriteOptions
 from topics.model.diff import Record
-from topics.model.json_text import decode_object, decode_text, has_utf8
+from topics.model.json_text import decode_object, decode_text, decode_value, has_utf8
 
 MOVES_MAX = 256
 """Moves of one queue that share a sync."""
@@ -41,6 +45,7 @@ META_ROOM_BYTES = 1024
 """What a copy may be larger than a record may be: the three fields that say where it comes from."""
 FROM, DELIVERIES, SRC_SEQ = "$dead_letter_from", "$dead_letter_deliveries", "$dead_letter_src_seq"
 ORIGINAL_META = "$dead_letter_meta"
+KEY = "$key"
 REFUSALS = (RequestError, RetryLater, ShardReadOnly, Exhausted)
 """The dead-letter topic takes nothing now: the job stays aside until a later try."""
 
@@ -53,7 +58,9 @@ class DeadLetters:
         registry: Registry,
         shards: Sequence[Shard],
         config: ServerConfig,
+        *,
         append: Callable[[Topic, Write], Appended],
+        append_partitioned: Callable[[Partitioned, Write], Appended],
     ) -> None:
         self._registry = registry
         self._shards = shards
@@ -64,6 +71,7 @@ class DeadLetters:
             max_record_bytes=config.max_record_bytes + META_ROOM_BYTES,
         )
         self._append = append
+        self._append_partitioned = append_partitioned
         self._lock = threading.Lock()
         self.last_error: StorageError | None = None
         """What kept the jobs of a queue from being moved, at the last try."""
@@ -176,31 +184,48 @@ class DeadLetters:
         records = read_records(topic, [move.seq], verify=self._config.verify_reads)
         if move.seq not in records:
             return self._found_before(move, options)
-        write = self._build_copy(topic, records[move.seq], move, options)
+        parent = self._registry.parents.find(move.dead_letter)
+        write = self._build_copy(topic, records[move.seq], move, options, keyed=parent is not None)
+        if parent is not None:
+            placements = self._append_partitioned(parent, write).placements
+            return [parent.partitions[placement.partition] for placement in placements]
         dead_letter, _ = self._registry.for_write(move.dead_letter, write)
         self._append(dead_letter, write)
         return [dead_letter]
 
     def _found_before(self, move: Move, options: WriteOptions) -> list[Topic]:
         """Find the copy of a job whose deletion outlived a crash, and the word of it did not."""
+        if not options.repeatable:
+            return []
+        parent = self._registry.parents.find(move.dead_letter)
+        if parent is not None:
+            return find_holders(parent, options, shard_of=self._registry.shard_of)[:1]
         dead_letter = self._registry.find(move.dead_letter)
-        if dead_letter is None or not options.repeatable:
+        if dead_letter is None:
             return []
         with self._registry.shard_of(dead_letter).lock:
             known = dead_letter.idempotency.find(options, now_ms=0, config=dead_letter.config)
         return [] if known is None else [dead_letter]
 
     def _build_copy(
-        self, topic: Topic, record_json: bytes, move: Move, options: WriteOptions
+        self,
+        topic: Topic,
+        record_json: bytes,
+        move: Move,
+        options: WriteOptions,
+        *,
+        keyed: bool,
     ) -> Write:
         record = decode_text(record_json, Record)
-        fields: dict[str, object] = {
-            "data": record.data_json,
-            "meta": build_meta(record, move, queue=topic.name),
-        }
+        meta = build_meta(record, move, queue=topic.name)
+        fields: dict[str, object] = {"data": record.data_json, "meta": meta}
+        key = find_key(record) if keyed else None
+        if key is not None:
+            meta.pop(KEY, None)  # the partition puts it back, in front
+            fields["key"] = key
         fields |= {"node": record.node} if record.node is not None else {}
         fields |= {"tag": record.tag} if record.tag is not None else {}
-        write = build_write([fields], self._limits, dead_letters=True)
+        write = build_write([fields], self._limits, keyed=keyed, dead_letters=True)
         config = {"durability": topic.config.durability}
         return msgspec.structs.replace(write, options=options, config=config)
 
@@ -210,6 +235,15 @@ class DeadLetters:
         for shard in {self._registry.shard_of(topic) for topic in unsynced}:
             shard.commit.sync_once()
             shard.commit.log.check_writable()
+
+
+def find_key(record: Record) -> Raw | None:
+    """Return the key that a partition kept beside the tag, as it is spelled; else the tag is it."""
+    kept = decode_object(record.meta_json).get(KEY)
+    key = None if kept is None else decode_value(kept)
+    if record.tag is None or not isinstance(key, str) or key == record.tag or not has_utf8(key):
+        return None
+    return kept if len(key.encode()) <= MAX_KEY_BYTES else None
 
 
 def build_meta(record: Record, move: Move, *, queue: str) -> dict[str, object]:

@@ -26,6 +26,7 @@ from topics.engine.queues.table import LeaseTable
 from topics.engine.queues.window import ClaimWindows
 from topics.engine.request import Write
 from topics.engine.shard import Shard
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
 from topics.errors import (
@@ -65,12 +66,15 @@ class Queues:
         *,
         clock: Clock,
         append: Callable[[Topic, Write], Appended],
+        append_partitioned: Callable[[Partitioned, Write], Appended],
     ) -> None:
         self._registry = registry
         self._config = config
         self._clock = clock
         self._windows = ClaimWindows(clock, self._claim_together)
-        self.dead_letters = DeadLetters(registry, shards, config, append)
+        self.dead_letters = DeadLetters(
+            registry, shards, config, append=append, append_partitioned=append_partitioned
+        )
 
     # On their way.
 

@@ -8,6 +8,7 @@ letter is at or below the last one that a queue took exactly when its copy is th
 queue of another letter, and a redrive that a crash cut short can be asked for again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from topics.engine.queues.dead_letters import (
     SRC_SEQ,
 )
 from topics.engine.request import Write, build_write
+from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import NotAQueue, RequestError, TopicExistsIncompatible, TopicsError
 from topics.model.append import WriteOptions
@@ -41,36 +43,63 @@ CheckName = Callable[[str], None]
 
 
 def redrive(
-    engine: "Engine", topic: Topic, *, to: str | None, wanted: int, check_name: CheckName
+    engine: "Engine",
+    topic: Topic | Partitioned,
+    *,
+    to: str | None,
+    wanted: int,
+    check_name: CheckName,
 ) -> Redriven:
-    """Move up to `wanted` letters; stop at the first that its queue does not take."""
-    if topic.queue is not None:
+    """Move up to `wanted` letters; stop at the first that its queue does not take.
+
+    Those of a partitioned topic partition by partition.
+    """
+    if topic.config.type == "queue":
         raise TopicExistsIncompatible(f"{topic.name!r} is a queue itself: claim its jobs instead")
     wanted = min(wanted, REDRIVE_MAX)
-    moved: dict[str, int] = {}
+    moved: Counter[str] = Counter()
     stopped: TopicsError | None = None
-    while stopped is None and (left := wanted - sum(moved.values())) > 0:
+    parts = topic.partitions if isinstance(topic, Partitioned) else (topic,)
+    for part in parts:
+        stopped = _redrive_part(engine, part, moved, to=to, wanted=wanted, check_name=check_name)
+        if stopped is not None:
+            break
+    if stopped is not None and not moved:
+        raise stopped
+    return Redriven(
+        topic=topic.name,
+        moved=moved.total(),
+        queues=dict(moved),
+        left=sum(part.live_records for part in parts),
+        stopped=None if stopped is None else Stopped(code=stopped.code, message=str(stopped)),
+    )
+
+
+def _redrive_part(
+    engine: "Engine",
+    topic: Topic,
+    moved: Counter[str],
+    *,
+    to: str | None,
+    wanted: int,
+    check_name: CheckName,
+) -> TopicsError | None:
+    """Move the letters of one topic until so many are `moved` in all; return what stopped it."""
+    while (left := wanted - moved.total()) > 0:
         letters = _first_letters(engine, topic, limit=min(left, RUN_MAX))
         if not letters:
             break
         try:
             queue, run = _first_run(engine, topic, letters, to=to, check_name=check_name)
         except RequestError as error:
-            stopped = error
-            break
+            return error
         count, stopped = _copy(engine, topic, queue, run)
         if count:
             engine.delete_records(topic, before_seq=run[count - 1].seq + 1)
-            moved[queue.name] = moved.get(queue.name, 0) + count
-    if stopped is not None and not moved:
-        raise stopped
-    return Redriven(
-        topic=topic.name,
-        moved=sum(moved.values()),
-        queues=moved,
-        left=topic.live_records,
-        stopped=None if stopped is None else Stopped(code=stopped.code, message=str(stopped)),
-    )
+            moved[queue.name] += count
+        if stopped is not None:
+            return stopped
+    return None
 
 
 def _first_letters(engine: "Engine", topic: Topic, *, limit: int) -> list[Record]:
@@ -92,10 +121,11 @@ def _first_run(
     queue = engine.topic(name)
     if queue.queue is None:
         raise NotAQueue(name)
-    if to is None and queue.config.dead_letter != topic.name:
+    names = (topic.name, topic.name if topic.parent is None else topic.parent.name)
+    if to is None and queue.config.dead_letter not in names:
         raise TopicExistsIncompatible(
-            f"record {letters[0].seq} says that it comes from {name!r}, but that queue does not "
-            f"have {topic.name!r} as its dead_letter: name a queue in `to`"
+            f"record {letters[0].seq} of {topic.name!r} says that it comes from {name!r}, but that "
+            f"queue does not have {names[1]!r} as its dead_letter: name a queue in `to`"
         )
     run: list[Record] = []
     for letter in letters:

@@ -1,6 +1,7 @@
 """Dead letters: when a job dies, what its copy says, and that there is one of it."""
 
 import threading
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -127,6 +128,85 @@ def test_a_parked_job_that_is_deleted_is_not_moved(place: Place) -> None:
     assert [data for data, _ in dead(place)] == ["full"]
     assert state(place) == QueueState(ready=0, in_flight=1, dead_lettered=0)
     assert not place.log.engine.dead_letters_due
+
+
+def letters_of(place: Place, parent: str = "dead") -> dict[str, list[Any]]:
+    """Return the data that each partition holds."""
+    names = [part.topic for part in place.log.state(parent).partitions or []]
+    return {name: [data for data, _ in dead(place, name)] for name in names}
+
+
+def test_a_letter_goes_to_the_partition_of_its_key(place: Place) -> None:
+    place.log.create("dead", partitions=3)
+    queue(place, 0, max_deliveries=1, dead_letter="dead")
+    place.log.append("jobs", [{"data": tag, "tag": tag} for tag in ("user1", "user7", "user1")])
+    claim(place, "w1", 3)
+    place.log.nack("jobs", [1, 2, 3], node="w1")
+    assert claim(place, "w1", 3) == []
+    assert letters_of(place) == {"dead-0": ["user7"], "dead-1": [], "dead-2": ["user1", "user1"]}
+    assert dead(place, "dead-2") == [("user1", mark(1)), ("user1", mark(3))]
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=3)
+    assert not place.log.engine.dead_letters_due
+
+
+def test_a_key_beside_a_tag_stays_the_key_of_the_letter(place: Place) -> None:
+    place.log.create("dead", partitions=3)
+    place.log.create("jobs", type="queue", partitions=2, max_deliveries=1, dead_letter="dead")
+    full = {f"k{number}": number for number in range(63)}
+    name = ""
+    for meta in ({"a": 1}, full):
+        record = {"data": len(meta), "key": "user1", "tag": "mail", "meta": meta}
+        ((partition, seq),) = place.log.append("jobs", [record]).placed
+        name = f"jobs-{partition}"
+        assert place.log.claim(name, node="w").count == 1
+        place.log.nack(name, [seq], node="w")
+        assert place.log.claim(name, node="w").count == 0
+    first, second = place.log.diff("dead-2", include_tags=True).records
+    assert [first.tag, second.tag] == ["mail", "mail"]
+    assert first.meta == {"$key": "user1", "a": 1, **mark(1, queue_name=name)}
+    kept = {"$key": "user1", **full}
+    assert second.meta == {"$key": "user1", **mark(2, queue_name=name), "$dead_letter_meta": kept}
+    assert place.log.redrive("dead").queues == {name: 2}
+    assert [r.meta for r in place.log.diff(name).records] == [{"$key": "user1", "a": 1}, kept]
+
+
+def test_jobs_that_waited_for_a_topic_go_when_it_has_become_partitions(place: Place) -> None:
+    place.log.create("dead", cap_records=1, discard="reject")
+    place.log.append("dead", [{"data": "full"}])
+    queue(place, 4, max_deliveries=1, dead_letter="dead")
+    claim(place, "w1", 4)
+    place.log.nack("jobs", [1, 2, 3, 4], node="w1")
+    assert claim(place, "w1", 4) == []
+    place.log.drop("dead")
+    place.log.create("dead", partitions=2)
+    place.kill()
+    assert sorted(chain(*letters_of(place).values())) == [1, 2, 3, 4]
+    assert state(place) == QueueState(ready=0, in_flight=0, dead_lettered=4)
+
+
+def test_a_move_that_begins_again_finds_its_letter_also_where_partitions_were_added(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.log.create("dead", partitions=2)
+    queue(place, 6, max_deliveries=1, dead_letter="dead")
+    claim(place, "w1", 6)
+    place.log.nack("jobs", [1, 2, 3, 4, 5, 6], node="w1")
+    mover = place.log.engine.queues.dead_letters
+
+    def stop(*_: object, **__: object) -> None:
+        raise Throttled(100)
+
+    monkeypatch.setattr(mover, "_finish", stop)
+    assert claim(place, "w1", 6) == []
+    before = letters_of(place)
+    assert sorted(chain(*before.values())) == [1, 2, 3, 4, 5, 6]
+    monkeypatch.undo()
+    place.log.create("dead", partitions=5)
+    place.kill()
+    after = letters_of(place)
+    assert {name: after[name] for name in before} == before
+    assert sorted(chain(*after.values())) == [1, 2, 3, 4, 5, 6]
+    assert seqs_of(place.log.diff("jobs")) == []
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])

@@ -40,6 +40,15 @@ def die(place: Place, count: int, **config: Any) -> None:  # noqa: ANN401 - of a
     assert len(dead(place)) == count
 
 
+def die_partitioned(place: Place) -> None:
+    """Let a job become a letter in the first partition."""
+    queue(place, 0, max_deliveries=1, dead_letter="dead")
+    place.log.append("jobs", [{"data": 1, "tag": "a"}])
+    fail(place)
+    assert claim(place) == []
+    assert place.log.state("dead-0").count == 1
+
+
 def jobs(place: Place, name: str = "jobs") -> list[object]:
     return [record.data for record in place.log.diff(name).records]
 
@@ -188,6 +197,33 @@ def test_a_letter_that_a_client_once_planted_is_still_read(place: Place) -> None
     assert [meta for _, meta in dead(place)] == [{"$dead_letter_from": "jobs"}]
     with pytest.raises(TopicExistsIncompatible):
         redrive(place)
+
+
+def test_letters_of_partitions_go_back_partition_by_partition(place: Place) -> None:
+    place.log.create("dead", partitions=2)
+    queue(place, 0, max_deliveries=1, dead_letter="dead")
+    place.log.append("jobs", [{"data": n, "tag": tag} for n, tag in enumerate("abab")])
+    claim(place, "w1", 4)
+    place.log.nack("jobs", [1, 2, 3, 4], node="w1")
+    assert claim(place, "w1", 4) == []
+    moved = place.log.redrive("dead", max=3)
+    assert (moved.topic, moved.moved, moved.queues, moved.left) == ("dead", 3, {"jobs": 3}, 1)
+    assert place.log.redrive("dead-0").moved + place.log.redrive("dead-1").moved == 1
+    assert jobs(place) in ([0, 2, 1, 3], [1, 3, 0, 2])
+    assert place.log.state("dead").count == 0
+
+
+def test_a_letter_in_a_partition_goes_to_no_queue_that_does_not_name_its_topic(
+    place: Place,
+) -> None:
+    place.log.create("dead", partitions=2)
+    die_partitioned(place)
+    place.log.create("jobs", dead_letter="other")
+    for name in ("dead", "dead-0"):
+        with pytest.raises(TopicExistsIncompatible, match="does not have 'dead' as its"):
+            place.log.redrive(name)
+    place.log.create("jobs", dead_letter="dead-0")
+    assert place.log.redrive("dead-0").moved == 1
 
 
 def test_only_a_log_can_be_redriven_and_only_into_a_queue(place: Place) -> None:
