@@ -277,7 +277,15 @@ def test_a_reader_of_an_earlier_life_is_told(api: Api, durability: str) -> None:
     assert [record["data"] for record in found] == ["x", "y"]
 
 
-def test_the_last_seq_of_all_is_a_cursor_too(api: Api) -> None:
+def test_a_cursor_that_no_life_has_reached_does_not_begin_anew(api: Api, durability: str) -> None:
     topic = fresh()
-    api.append(topic, 1)
-    assert api.diff(topic, from_seq=2**64 - 1)["tombstone"]["reason"] == "recreated"
+    api.create(topic, durability=durability)
+    api.append(topic, 1, 2)
+    for from_seq in (3, 2**64 - 1):
+        page = api.diff(topic, from_seq=from_seq)
+        assert page["tombstone"]["reason"] == "beyond_head"
+        assert (page["tombstone"]["gap_from"], page["tombstone"]["gap_to"]) == (3, from_seq)
+        assert page["tombstone"]["missed_estimate"] == 0
+        assert (page["records"], page["next_from_seq"], page["caught_up"]) == ([], 2, True)
+    api.append(topic, 3)
+    assert api.data(topic, from_seq=2) == [3]

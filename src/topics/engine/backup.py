@@ -10,6 +10,8 @@ segments were copied is on the copied log, and a start applies it again.
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from topics.engine.stores import Stores
 from topics.engine.topics.topic import Topic
 from topics.errors import BackupExists
@@ -19,7 +21,7 @@ from topics.storage.disk.data_dir import FORMAT_TEXT, write_file
 from topics.storage.disk.disk import Disk, DiskFile
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.store import COPY_BYTES, DELETED_FLAG, DataReader, RangedData
-from topics.storage.snapshots.snapshot import Snapshot, encode_snapshot
+from topics.storage.snapshots.snapshot import ANY_SEQ, Snapshot, encode_snapshot
 from topics.storage.wal.log import Position, list_wal_files, write_current
 
 UNFINISHED: Final = b"topics backup, unfinished\n"
@@ -79,7 +81,8 @@ class BackupCopy:
         """Make the copy one that can be opened."""
         for topic_id in sorted({topic_id for topic_id, _ in self._copied}):
             self._target.sync_dir(paths.topic_dir(topic_id))
-        content = encode_snapshot(snapshot)
+        # Readers of what is copied go on, and may be ahead of a log that is restored from here.
+        content = encode_snapshot(replace(snapshot, former_rest=ANY_SEQ, former={}))
         write_file(self._target, paths.snapshot_path(FIRST_SNAPSHOT), content)
         self.bytes_written += len(content)
         write_file(self._target, paths.FORMAT, FORMAT_TEXT)

@@ -19,7 +19,7 @@ from topics.engine.topics.topic import Run, Topic
 from topics.errors import CorruptData, RequestError
 from topics.kernel import IDX_ENTRY_BYTES, MATCH_EQ, MATCH_PREFIX, Projection, project_records
 from topics.limits import DEFAULT_BATCH_BYTES, DEFAULT_LIMIT
-from topics.model.diff import Page, Tombstone, check_window
+from topics.model.diff import MAX_SEQ, Page, Tombstone, check_window
 from topics.storage.disk.disk import Buffer
 from topics.storage.segments.segment import Segment
 
@@ -41,6 +41,8 @@ class DiffRequest(Struct, frozen=True, kw_only=True):
     """Not before this time; 0: none. The later one of it and `from_seq` counts."""
     until_ts: int = 0
     """Before this time; 0: none."""
+    life: int | None = None
+    """The id of the topic that `from_seq` is of; None: whoever asks does not know."""
     limit: int = DEFAULT_LIMIT
     nodes: tuple[bytes, ...] = ()
     match: tuple[str, str] | None = None
@@ -155,9 +157,13 @@ class Reading:
         timed = 0
         if self.request.from_ts:
             timed = min(seq_at(self.topic, self.request.from_ts) - 1, self.head_seq)
-        if from_seq > self.head_seq:
+        if self._is_of_another_life(from_seq):
             self._bury(1, self.head_seq, "recreated")
             return max(timed, min(earliest - 1, self.head_seq))
+        if from_seq > self.head_seq:
+            # Not to be read again, and nothing is missed: what comes next is behind the head.
+            self._bury(self.head_seq + 1, from_seq, "beyond_head")
+            return self.head_seq
         cursor = max(from_seq, timed)
         if cursor + 1 < self.floors.evict_floor and cursor < self.end_seq:
             # No further than the time asked for: what was lost behind it is another window's loss.
@@ -166,12 +172,21 @@ class Reading:
             return last_seq
         return cursor
 
+    def _is_of_another_life(self, from_seq: int) -> bool:
+        """Tell whether a cursor is of an earlier life of the name, or may be."""
+        life, former_seq = self.request.life, self.topic.former_seq
+        if life is not None and life != self.topic.id:
+            return True
+        if life is not None and former_seq < MAX_SEQ:
+            return False  # else the log may be a copy that its readers are ahead of
+        return self.head_seq < from_seq <= former_seq
+
     def _bury(self, gap_from: int, gap_to: int, reason: str) -> None:
         self.tombstone = Tombstone(
             gap_from=gap_from,
             gap_to=gap_to,
             reason=reason,
-            missed_estimate=max(0, gap_to - gap_from + 1),
+            missed_estimate=0 if reason == "beyond_head" else max(0, gap_to - gap_from + 1),
             earliest_seq=self.floors.earliest_seq,
             head_seq=self.head_seq,
         )

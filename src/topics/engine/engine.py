@@ -171,6 +171,7 @@ class Engine:
         self.registry = Registry(
             found.topics,
             next_topic_id=found.next_topic_id,
+            former=found.former,
             shards=self.shards,
             stores=self.stores,
             config=self.config,
@@ -998,6 +999,7 @@ class Engine:
                 next_topic_id=next_topic_id,
                 hot_disk=self.disk,
                 clean=clean,
+                former=self.registry.former_lives,
                 save_groups=self.groups.save,
                 check_wanted=self._check_wanted,
             )

@@ -74,7 +74,9 @@ class _FrameReading(Reading):
 
     def __init__(self, topic: Topic, request: FramesRequest) -> None:
         super().__init__(
-            topic, DiffRequest(from_seq=request.from_seq), to_seq=request.to_seq or None
+            topic,
+            DiffRequest(from_seq=request.from_seq, life=request.epoch),
+            to_seq=request.to_seq or None,
         )
         self.window_records = MAX_SEQ
         self._max_bytes = request.max_bytes

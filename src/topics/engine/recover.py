@@ -23,6 +23,7 @@ from topics.engine.routers.rebuild import FoundLink, Rebuild, build_links, in_or
 from topics.engine.stores import Stores
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Floors, Hole
+from topics.engine.topics.former import FormerLives
 from topics.engine.topics.found_parents import FoundParents
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
@@ -35,6 +36,7 @@ from topics.storage.disk.disk import Disk
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.tag_runs import TagRuns
 from topics.storage.snapshots.snapshot import (
+    ANY_SEQ,
     RestSnapshot,
     Snapshot,
     TopicSnapshot,
@@ -72,6 +74,8 @@ class Recovered:
         self.gone_partitions: list[int] = []
         """Topics that should have ended with their parent: the log has to hear of it."""
         self.groups = GroupTable()
+        self.former = FormerLives()
+        """How far topics came that are gone; where only the log tells of their end, any seq."""
 
 
 def recover(
@@ -150,6 +154,7 @@ class _Recovery:
             return None
         self._found.snapshot_number, snapshot = loaded
         self._found.next_topic_id = snapshot.next_topic_id
+        self._found.former = _former_of(snapshot)
         self._found.snapshot_places = {
             place.directory: Position(place.file, place.offset) for place in snapshot.shards
         }
@@ -206,6 +211,7 @@ class _Recovery:
 
     def _restore(self, saved: TopicSnapshot, *, as_stopped: bool) -> None:
         if saved.topic_id in self._deleted_ids:
+            self._found.former.note(saved.name)
             return
         topic = self._new_topic(saved.topic_id, saved.name, saved.config, saved.created_ts)
         self._parents.note_partition(topic.id, parent_id=saved.parent_id, partition=saved.partition)
@@ -414,6 +420,8 @@ class _Recovery:
 
     def _create(self, topic_id: int, body: frame.TopicCreate) -> None:
         self._found.next_topic_id = max(self._found.next_topic_id, topic_id + 1)
+        if topic_id in self._deleted_ids and body.name:
+            self._found.former.note(body.name)
         if topic_id in self._found.topics or topic_id in self._deleted_ids or not body.name:
             return  # without a name it only takes the id, for an upload
         if body.partitions:
@@ -436,9 +444,12 @@ class _Recovery:
     def _settle_names(self) -> None:
         """Leave one topic a name, and no partition without its parent."""
         found, parents = self._found, self._parents
+        names = {topic_id: topic.name for topic_id, topic in found.topics.items()}
         parents.settle_names(found.topics)
         found.gone_partitions = parents.drop_orphans(found.topics, self._deleted_ids)
         found.parents = parents.join(found.topics)
+        for topic_id in names.keys() - found.topics.keys():
+            found.former.note(names[topic_id])
 
     def _rebuild_copies(self) -> None:
         """Make the copies of routers again, a source before what is copied from it."""
@@ -535,6 +546,16 @@ class _Recovery:
                     "knows: restore meta/ and wal/, or run topics repair"
                 )
             self._found.orphan_ids.append(topic_id)
+
+
+def _former_of(snapshot: Snapshot) -> FormerLives:
+    """Return what a snapshot knows of topics that are gone."""
+    if snapshot.former_rest is not None:
+        return FormerLives(snapshot.former, rest=snapshot.former_rest)
+    ever = snapshot.next_topic_id - 1
+    if len(snapshot.topics) + len(snapshot.partitioned) == ever:
+        return FormerLives()  # each id that was given away is still in use
+    return FormerLives(rest=ANY_SEQ)
 
 
 def _apply_to_topic(topic: Topic, body: frame.Body, *, ts: int) -> None:

@@ -10,6 +10,7 @@ from topics.engine.queues.replay import save_queue
 from topics.engine.shard import Shard
 from topics.engine.topics.chunk import Chunk
 from topics.engine.topics.floors import Hole, with_hole
+from topics.engine.topics.former import FormerLives
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.kernel import count_live
@@ -102,6 +103,7 @@ def capture(
     next_topic_id: int,
     hot_disk: Disk,
     clean: bool,
+    former: Callable[[], FormerLives],
     save_groups: Callable[[], GroupsSnapshot],
     check_wanted: Callable[[], None],
 ) -> Snapshot:
@@ -145,6 +147,7 @@ def capture(
         place = end if is_absorbed else shard.replay_from
         places.append(ShardSnapshot(shard.directory, *place))
         ends.append(ShardSnapshot(shard.directory, *end))
+    lives = former()  # later than the places: whoever was deleted before them is in it
     return Snapshot(
         next_topic_id=next_topic_id,
         shards=places,
@@ -153,6 +156,8 @@ def capture(
         partitioned=[_capture_parent(parent) for parent in parents],
         groups=groups,
         ends=ends if is_still else [],
+        former=lives.seqs,
+        former_rest=lives.rest,
     )
 
 

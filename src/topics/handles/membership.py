@@ -328,7 +328,7 @@ class Membership(Generic[T]):
         if batch.page.head_seq < read or (lost is not None and lost.reason == "recreated"):
             read = 0  # another life of the topic, or an older one
         if lost is not None:
-            behind = 0 if lost.reason == "recreated" else lost.gap_to
+            behind = 0 if lost.reason == "recreated" else lost.behind
             if behind > read or not read:
                 self._waiting.append(Entry(partition, behind, lost))
         for record in batch.records:

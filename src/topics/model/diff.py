@@ -9,7 +9,7 @@ from topics.errors import RequestError
 from topics.model.json_text import decode_text, decode_value
 from topics.model.performance import Performance
 
-TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "crash"]
+TombstoneReason = Literal["cap", "ttl", "mixed", "recreated", "beyond_head", "source_trim", "crash"]
 MATCH_OPS = ("Eq", "Glob")
 MAX_SEQ = 2**64 - 1
 Seq = Annotated[  # msgspec compares with 63 bits only: `check_seq` does it
@@ -109,6 +109,13 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     missed_estimate: int
     earliest_seq: int
     head_seq: int
+
+    @property
+    def behind(self) -> int:
+        """Return the seq behind which reading goes on."""
+        if self.reason == "recreated":
+            return min(self.earliest_seq - 1, self.head_seq)
+        return self.head_seq if self.reason == "beyond_head" else self.gap_to
 
 
 class ShownRecord(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from topics.storage.disk import paths
 from topics.storage.disk.data_dir import cache_is_intact, open_data_dir
 from topics.storage.disk.disk import Disk
 from topics.storage.snapshots.snapshot import (
+    ANY_SEQ,
     GroupsSnapshot,
     LinkSnapshot,
     QueueSnapshot,
@@ -280,6 +281,7 @@ class _Repair:
             clean=True,
             partitioned=parents,
             groups=_groups_of(state, {topic.topic_id: topic.head_seq for topic in saved}),
+            former_rest=ANY_SEQ,  # what could not be saved may have been read
         )
         save_snapshot(self._into, 1, snapshot)
         return verify(self._into).healthy

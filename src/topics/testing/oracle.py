@@ -135,6 +135,8 @@ class OracleTopic:
 
     config: OracleConfig
     head_seq: int = 0
+    former_seq: int = 0
+    """The highest seq that an earlier life of its name may have handed out."""
     evict_floor: int = 1
     reason: str = ""
     last_ts: int = 0
@@ -278,7 +280,9 @@ class OracleTopic:
 
     def _first_cursor(self, from_seq: int) -> tuple[Gap | None, int]:
         if from_seq > self.head_seq:
-            return Gap(1, self.head_seq, "recreated"), self.earliest_seq - 1
+            if from_seq <= self.former_seq:
+                return Gap(1, self.head_seq, "recreated"), self.earliest_seq - 1
+            return Gap(self.head_seq + 1, from_seq, "beyond_head"), self.head_seq
         if from_seq + 1 < self.evict_floor:
             return Gap(from_seq + 1, self.earliest_seq - 1, self.reason), self.earliest_seq - 1
         return None, from_seq

@@ -10,7 +10,7 @@ from topics.embedded import Log
 from topics.errors import RequestError
 from topics.limits import KIB
 from topics.model.append import Appended
-from topics.model.diff import Page
+from topics.model.diff import MAX_SEQ, Page
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.manual_clock import ManualClock
 from topics.testing.oracle import (
@@ -65,6 +65,10 @@ class SideBySide:
         self.oracles: dict[str, OracleTopic] = {}
         self.ever_volatile: set[str] = set()
         self.ever_kept: set[str] = set()
+        self.former: dict[str, int] = {}
+        """How far topics came that were dropped."""
+        self.vague: set[str] = set()
+        """Names of those that a kill may have left the log alone to tell of."""
         self.log = self._open()
 
     @property
@@ -80,6 +84,9 @@ class SideBySide:
             background=False,
         )
 
+    def _new_oracle(self, topic: str, config: OracleConfig) -> OracleTopic:
+        return OracleTopic(config, former_seq=self.former.get(topic, 0))
+
     # Words.
 
     def create(self, topic: str, changes: dict[str, Any]) -> None:
@@ -87,7 +94,7 @@ class SideBySide:
         if topic in self.oracles:
             self.oracles[topic].configure(changes, now_ms=self.now_ms)
         else:
-            self.oracles[topic] = OracleTopic(OracleConfig().changed(changes))
+            self.oracles[topic] = self._new_oracle(topic, OracleConfig().changed(changes))
         self.oracles[topic].expire(self.now_ms)  # the answer is the state, and a state expires
         self._note_class(topic)
         self.check_floors(topic)
@@ -114,7 +121,7 @@ class SideBySide:
     ) -> None:
         once = once or Once()
         is_new = topic not in self.oracles
-        oracle = self.oracles.get(topic) or OracleTopic(OracleConfig())
+        oracle = self.oracles.get(topic) or self._new_oracle(topic, OracleConfig())
         appended, error = self._try_append(topic, records, node, once)
         stamped = [_with_node(record, node) for record in records]
         try:
@@ -148,7 +155,9 @@ class SideBySide:
 
     def drop(self, topic: str) -> None:
         assert self.log.drop(topic) == (topic in self.oracles)
-        self.oracles.pop(topic, None)
+        oracle = self.oracles.pop(topic, None)
+        if oracle is not None:
+            self.former[topic] = max(oracle.head_seq, oracle.former_seq)
         self.ever_volatile.discard(topic)
         self.ever_kept.discard(topic)
 
@@ -171,6 +180,9 @@ class SideBySide:
         page = self.log.diff(
             topic, from_seq=from_seq, limit=limit, node=nodes, match=wire_match(match)
         )
+        lost = page.tombstone
+        if lost is not None and lost.reason == "recreated" and topic in self.vague:
+            self.oracles[topic].former_seq = MAX_SEQ
         expected = self.oracles[topic].read(
             from_seq, limit=limit, now_ms=self.now_ms, nodes=nodes, match=match
         )
@@ -266,6 +278,7 @@ class SideBySide:
             self.log.close()
         else:
             self.disk, self.cold_disk = self.disk.kill(), self.cold_disk.kill()
+            self.vague |= set(self.former)
         if wal_shards is not None:
             self.config = msgspec.structs.replace(self.config, wal_shards=wal_shards)
         before = {name: oracle.head_seq for name, oracle in self.oracles.items()}

@@ -423,7 +423,7 @@ def test_a_batch_is_bounded_by_records(count: int, allowed: int) -> None:
 def test_the_envelope_of_a_body_becomes_options() -> None:
     write = read_write(
         b'{"idempotency_key":"k","producer_id":"p","producer_seq":7,"create":false,'
-        b'"config":{"ttl_ms":5},"unknown":[1],"records":[{"data":1}]}',
+        b'"config":{"ttl_ms":5},"records":[{"data":1}]}',
         Limits(),
     )
     assert write.options == WriteOptions(

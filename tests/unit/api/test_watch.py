@@ -161,14 +161,23 @@ def test_a_deleted_topic_is_told_and_its_next_life_followed(tmp_path: Path) -> N
     run(scenario)
 
 
-def test_a_cursor_beyond_the_head_hears_that_the_topic_began_anew(tmp_path: Path) -> None:
+def test_a_cursor_beyond_the_head_hears_whether_the_topic_began_anew(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as place:
+            await place.append("t", *range(9))
+            await place.call("DELETE", "/v0/topics/t")
             await place.append("t", 1, 2)
             stream = await place.stream(await place.watch({"t": {"from_seq": 9}}))
             gap = (await stream.next()).data
             assert (gap["reason"], gap["gap_from"], gap["gap_to"]) == ("recreated", 1, 2)
             assert (await stream.next()).seqs == [1, 2]
+            stream = await place.stream(await place.watch({"t": {"from_seq": 10}}))
+            gap = (await stream.next()).data
+            assert (gap["reason"], gap["gap_from"], gap["gap_to"]) == ("beyond_head", 3, 10)
+            assert (await stream.next()).kind == "caught-up"
+            await place.append("t", 3)
+            frame = await stream.next()
+            assert (frame.seqs, frame.data["from_seq"]) == ([3], 2)
 
     run(scenario)
 

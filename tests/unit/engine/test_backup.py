@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.unit.engine.place import gap_of
 
 from topics.config import ServerConfig
 from topics.embedded import Log
@@ -59,6 +60,21 @@ def test_a_backup_is_the_log_as_it_is() -> None:
     with open_log(target.kill()) as restored:
         assert values(restored, "t0") == [*range(10), "only on the log"]
         assert values(restored, "t1") == [0, 2, 3, 5, 6, 8, 9]
+
+
+def test_a_reader_ahead_of_a_restored_log_begins_anew() -> None:
+    """What comes now gets seqs that it has seen: to go on at the head would pass it over."""
+    target = HostileDisk()
+    with open_log(HostileDisk()) as log:
+        log.create("t0", durability="fsync")
+        fill(log, topics=1)
+        log.engine.backup(target)
+        fill(log, topics=1)
+        assert gap_of(log.diff("t0", from_seq=30)) == (21, 30, "beyond_head")
+    with open_log(target) as restored:
+        assert gap_of(restored.diff("t0", from_seq=20)) == (1, 10, "recreated")
+    with open_log(target) as restored:
+        assert gap_of(restored.diff("t0", from_seq=20)) == (1, 10, "recreated"), "ever after"
 
 
 def test_what_a_power_cut_would_take_is_in_a_backup_and_survives_one() -> None:

@@ -172,11 +172,16 @@ def test_a_hole_ends_a_page_and_starts_the_next(place: Place) -> None:
     assert len([told for told in gaps if told]) == 1
 
 
-def test_a_cursor_beyond_the_head_is_told_of_another_life(place: Place) -> None:
+def test_a_cursor_beyond_the_head_is_told_apart_from_one_of_another_life(place: Place) -> None:
     place.log.create("t")
     place.fill("t", 3)
     page = read(place, from_seq=9)
-    assert gap(page) == gap_of(diff(place, 9)) == (1, 3, "recreated")
+    assert gap(page) == gap_of(diff(place, 9)) == (4, 9, "beyond_head")
+    place.log.drop("t")
+    place.fill("t", 2)
+    assert gap(read(place, from_seq=3)) == gap_of(diff(place, 3)) == (1, 2, "recreated")
+    epoch = place.log.state("t").epoch
+    assert gap(read(place, from_seq=3, epoch=epoch)) == (3, 3, "beyond_head"), "the life is known"
 
 
 def test_another_epoch_is_refused(place: Place) -> None:

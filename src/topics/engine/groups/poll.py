@@ -21,7 +21,7 @@ from topics.engine.groups.group import Group, Place, Session
 from topics.engine.groups.step import Step
 from topics.engine.groups.words import as_positions, check_current
 from topics.engine.topics.topic import Topic
-from topics.model.diff import MAX_SEQ, Page
+from topics.model.diff import Page
 from topics.model.groups import Polled, PolledBatch, PollRequest, WirePositions
 
 Read = Callable[[Topic, DiffRequest], Page]
@@ -124,12 +124,13 @@ def read_turns(plan: PollPlan, read: Read, must_forward: MustForward) -> list[Po
         share = replace(
             plan.request,
             from_seq=turn.place.seq,
+            life=turn.place.topic_id,
             limit=max(1, limit // left),
             max_batch_bytes=max(1, budget // left),
         )
         if turn.is_recreated:
-            # Beyond any head: the tombstone alone, so that nobody can miss it with what follows.
-            share = replace(share, from_seq=MAX_SEQ, limit=0)
+            # The tombstone alone, so that nobody can miss it with what follows.
+            share = replace(share, limit=0)
         page = read(turn.topic, share)
         limit -= page.count
         budget -= len(page.records_json)

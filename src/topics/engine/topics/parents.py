@@ -104,6 +104,7 @@ class Parents:
             for topic in parent.partitions:
                 with self._registry.shard_of(topic).lock:
                     self._check_removable(parent, topic, if_empty=if_empty)
+                    self._registry.note_end(topic)
                     topic.deleted = True
                 closed.append(topic)
             self._commit(parent, frame.TopicDelete())

@@ -18,6 +18,7 @@ from topics.engine.shard import Shard
 from topics.engine.snapshot import volatile_holes
 from topics.engine.stores import Stores
 from topics.engine.topics.floors import Hole
+from topics.engine.topics.former import FormerLives
 from topics.engine.topics.names import Names
 from topics.engine.topics.parents import Parents, check_not_partition, take_partitions
 from topics.engine.topics.partitioned import Partitioned
@@ -46,6 +47,7 @@ class Registry:
         topics: Mapping[int, Topic],
         *,
         next_topic_id: int,
+        former: FormerLives,
         shards: Sequence[Shard],
         stores: Stores,
         config: ServerConfig,
@@ -53,7 +55,10 @@ class Registry:
     ) -> None:
         self.lock = threading.RLock()
         self.next_topic_id = next_topic_id
+        self._former = former
         self._by_name = {topic.name: topic for topic in topics.values()}
+        for topic in topics.values():
+            self._tell_former(topic)
         self.find: Callable[[str], Topic | None] = self._by_name.get
         """The map's own look-up, because every write asks; `_by_name` is never another one."""
         self.names = Names(self._by_name)
@@ -242,6 +247,7 @@ class Registry:
             shard = self.shard_of(topic)
             with shard.lock:
                 self.check_removable(topic, if_empty=if_empty)
+                self.note_end(topic)
                 ticket = self.submit(
                     shard, topic, frame.TopicDelete(), abort=lambda: _revive(topic)
                 )
@@ -307,8 +313,23 @@ class Registry:
         with shard.lock:
             return self.submit(shard, topic, body)
 
+    def note_end(self, topic: Topic) -> None:
+        """Note how far a life came, before it ends; the shard's lock is held."""
+        self._former.note(topic.name, max(topic.head_seq, topic.next_seq - 1))
+
+    def former_lives(self) -> FormerLives:
+        """Return what is known of the topics that are gone; takes no lock."""
+        seqs = self._former.seqs
+        return FormerLives(seqs, rest=self._former.rest)
+
+    def _tell_former(self, topic: Topic) -> None:
+        seq = self._former.of(topic.name)
+        if seq:
+            topic.former_seq = seq
+
     def adopt(self, topic: Topic) -> None:
         """Make a topic known whose frame is durable."""
+        self._tell_former(topic)
         self._by_name[topic.name] = topic
         self.names.add(topic.name)
         self.on_created(topic)

@@ -84,7 +84,10 @@ class Topic:
     """There are such routers: they want to hear of every write."""
     hops: tuple[tuple[int, int, int], ...] = ()
     """How often the records of a range were copied, where routers go round in a circle."""
-    # Nor is it a partition, most often.
+    # Nor did its name have another life before, most often.
+    former_seq = 0
+    """The highest seq that one may have handed out."""
+    # Nor is it a partition.
     parent: "Partitioned | None" = None
     partition = 0
 

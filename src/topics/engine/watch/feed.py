@@ -83,11 +83,7 @@ class Step:
             self.gap_body = tombstone_body(
                 page.topic, gap, reason=TOO_OLD if too_old else gap.reason
             )
-            self.gap_seq = (
-                min(page.earliest_seq - 1, page.head_seq)
-                if gap.reason == "recreated"
-                else gap.gap_to
-            )
+            self.gap_seq = gap.behind
         self.count = page.count
         self.record_body = record_body(page, from_seq=self.gap_seq) if page.count else b""
         self.next_seq = page.next_from_seq

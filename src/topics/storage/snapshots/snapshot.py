@@ -172,6 +172,14 @@ class Snapshot(Struct, frozen=True, array_like=True):
     groups: GroupsSnapshot = msgspec.field(default_factory=GroupsSnapshot)
     ends: list[ShardSnapshot] = msgspec.field(default_factory=list)
     """Only of a stop: where each log ended. Records that no segment holds may be before."""
+    former: dict[str, int] = msgspec.field(default_factory=dict)
+    """The highest seqs that topics had which are gone, by name."""
+    former_rest: int | None = None
+    """That of all others. None: the snapshot is older than the knowledge."""
+
+
+ANY_SEQ = 2**64 - 1
+"""As `former_rest`: of a copy that others may be ahead of, whatever it says of itself."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
