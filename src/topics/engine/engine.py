@@ -48,7 +48,6 @@ from topics.errors import (
     Closed,
     DiskFull,
     Exhausted,
-    LimitReached,
     NotAQueue,
     RequestError,
     RetryLater,
@@ -611,7 +610,7 @@ class Engine:
         shard = self.registry.shard_of(topic)
         batch = write.batch
         if self.config.max_total_bytes:
-            self._check_total_bytes(batch.payload_bytes)
+            self.registry.budget.take(batch.payload_bytes)
         if shard.tail_bytes > self._tail_share and self._tail_is_full(shard):
             raise Throttled(RETRY_AFTER_MS)
         with shard.lock:
@@ -643,7 +642,7 @@ class Engine:
         if self.reserve.is_short:
             self.reserve.check()
         if self.config.max_total_bytes:  # before the first part: all of it fits, or none
-            self._check_total_bytes(write.batch.payload_bytes)
+            self.registry.budget.take(write.batch.payload_bytes)
         return plan_spread(parent, write, shard_of=self.registry.shard_of, clock=self.clock)
 
     def check_room(self, shard: Shard, size: int) -> None:
@@ -1203,10 +1202,6 @@ class Engine:
         return (
             shard.tail_bytes > self._tail_share and self.tail_bytes > self.config.tail_cache_bytes
         )
-
-    def _check_total_bytes(self, size: int) -> None:
-        if self.registry.total_bytes() + size > self.config.max_total_bytes:
-            raise LimitReached("max_total_bytes", self.config.max_total_bytes)
 
 
 def _changes_copies(topic: Topic, changes: Mapping[str, Any]) -> bool:

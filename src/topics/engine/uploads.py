@@ -147,10 +147,8 @@ class Uploads:
             raise RequestError("an upload without segments is no topic: create one instead")
         check_order(segments)
         self._registry.check_free(upload.name, upload.config)
-        maximum = self._config.max_total_bytes
-        size = sum(segment.bytes for segment in segments)
-        if maximum and self._registry.total_bytes() + size > maximum:
-            raise LimitReached("max_total_bytes", maximum)
+        if self._config.max_total_bytes:
+            self._registry.budget.take(sum(segment.bytes for segment in segments))
 
     def _claim(self, upload: Upload, segments: Sequence[BuiltSegment]) -> None:
         """Move the files to where only the engine writes."""

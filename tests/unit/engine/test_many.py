@@ -6,7 +6,10 @@ import pytest
 from tests.unit.engine.place import Place
 
 from topics.engine.queues.table import SETTLED_MAX, LeaseTable
+from topics.engine.topics.budget import REST, Budget
 from topics.engine.topics.names import Names
+from topics.errors import LimitReached
+from topics.testing.manual_clock import ManualClock
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600_000
@@ -118,3 +121,51 @@ def test_topics_and_those_with_partitions_come_in_one_row(place: Place) -> None:
     place.kill()
     assert place.log.engine.names(limit=9) == ["a", "b-x", "c", "d"]
     assert [topic.name for topic in place.log.engine.topics()] == ["a", "b-x", "c", "d"]
+
+
+def test_writes_are_counted_and_topics_added_up_only_where_they_would_not_fit() -> None:
+    clock = ManualClock()
+    held, looks = 0, 0
+
+    def add_up() -> int:
+        nonlocal looks
+        looks += 1
+        return held
+
+    budget = Budget(add_up, 100, clock)
+    for _ in range(10):
+        budget.take(10)
+    assert looks == 1
+    held = 95
+    with pytest.raises(LimitReached, match="max_total_bytes"):
+        budget.take(10)
+    assert looks == 2
+    held = 20  # something was removed
+    budget.take(80)
+    assert looks == 3
+    held = 100  # a router has copied
+    clock.advance_ms(2 * SECOND_MS)
+    with pytest.raises(LimitReached, match="max_total_bytes"):
+        budget.take(1)
+    assert looks == 4
+
+
+def test_a_sum_that_takes_long_is_not_made_for_each_write_that_is_refused() -> None:
+    clock = ManualClock()
+    looks = 0
+
+    def add_up() -> int:
+        nonlocal looks
+        looks += 1
+        clock.advance_ms(10)
+        return 100
+
+    budget = Budget(add_up, 100, clock)
+    for _ in range(100):
+        with pytest.raises(LimitReached):
+            budget.take(1)
+    assert looks == 1
+    clock.advance_ms(REST * 10)
+    with pytest.raises(LimitReached):
+        budget.take(1)
+    assert looks == 2

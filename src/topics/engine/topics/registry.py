@@ -17,6 +17,7 @@ from topics.engine.request import Write
 from topics.engine.shard import Shard
 from topics.engine.snapshot import volatile_holes
 from topics.engine.stores import Stores
+from topics.engine.topics.budget import Budget
 from topics.engine.topics.floors import Hole
 from topics.engine.topics.former import FormerLives
 from topics.engine.topics.names import Names
@@ -67,6 +68,7 @@ class Registry:
         self._config = config
         self._clock = clock
         self.parents = Parents(self, clock=clock)
+        self.budget = Budget(self.total_bytes, config.max_total_bytes, clock)
         self.on_created: Callable[[Topic], None] = _ignore
         """Told of a new topic, with the lock held: it may only take note."""
 
