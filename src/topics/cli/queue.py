@@ -153,7 +153,8 @@ def redrive_jobs(
     try:
         with connect(url, context) as client:
             if dry_run:
-                jobs_of.update(foresee(client, dead, to=to, count=count))
+                for queue in foresee(client, dead, to=to, count=count):
+                    jobs_of[queue] += 1
             else:
                 for moved in redrive(client, dead, to=to, count=count):
                     jobs_of.update(moved)

@@ -1,11 +1,20 @@
-"""Dead letters back into their queues: how many calls it takes, and what would go where."""
+"""Dead letters back into their queues: how many calls it takes, and what would go where.
 
-from collections import Counter
+What would stop a redrive is judged as the server does it: by `topics.engine.queues.redrive`.
+"""
+
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from topics.errors import RequestError
+from topics.errors import (
+    Forbidden,
+    NotAQueue,
+    RequestError,
+    TopicExistsIncompatible,
+    TopicNotFound,
+    TopicPartitioned,
+)
 from topics.model.diff import Record
 from topics.model.topics import TopicState
 
@@ -34,21 +43,59 @@ def redrive(
         wanted -= step.moved
 
 
-def foresee(client: "Topics", dead: str, *, to: str | None, count: int | None) -> dict[str, int]:
-    """Return how many jobs would go to which queue; move none."""
+def foresee(client: "Topics", dead: str, *, to: str | None, count: int | None) -> Iterator[str]:
+    """Yield the queue of each job that would go back; move none.
+
+    Raises at the letter that would stop a redrive. That a queue would be full is not foreseen.
+    """
     state = client.state(dead)
-    if state.queue is not None:
-        raise RequestError(f"{dead!r} is a queue itself: claim its jobs instead")
-    letters = islice(_letters(client, state), count)
-    return dict(Counter(to or _origin(letter) for letter in letters))
+    if state.config.type == "queue":
+        raise TopicExistsIncompatible(f"{dead!r} is a queue itself: claim its jobs instead")
+    names = _names_of(client, state)
+    queues: dict[str, TopicState] = {}
+    for part, letter in islice(_letters(client, state), count):
+        name = to or _origin(letter)
+        if name not in queues:
+            queues[name] = _queue(client, name)
+        if to is None and queues[name].config.dead_letter not in {part, *names}:
+            raise TopicExistsIncompatible(
+                f"record {letter.seq} of {part!r} says that it comes from {name!r}, but that queue "
+                f"does not have {names[-1]!r} as its dead_letter: name a queue by --to"
+            )
+        yield name
 
 
-def _letters(client: "Topics", state: TopicState) -> Iterator[Record]:
+def _names_of(client: "Topics", state: TopicState) -> list[str]:
+    """Return the names under which a queue may know the topic: a partition has that of all."""
+    parent = state.topic.rpartition("-")[0]
+    try:
+        found = client.state(parent).partitions if parent else None
+    except (TopicNotFound, Forbidden):
+        found = None
+    is_part = any(part.topic == state.topic for part in found or ())
+    return [state.topic, parent] if is_part else [state.topic]
+
+
+def _letters(client: "Topics", state: TopicState) -> Iterator[tuple[str, Record]]:
+    """Yield what is there now, with its topic; partition by partition, as a redrive takes it."""
+    if state.partitions is not None:
+        for part in state.partitions:
+            yield from _letters(client, client.state(part.topic))
+        return
     for item in client.topic(state.topic).read(from_seq=0):
         if isinstance(item, Record):
             if item.seq > state.head_seq:
                 return
-            yield item
+            yield state.topic, item
+
+
+def _queue(client: "Topics", name: str) -> TopicState:
+    state = client.state(name)
+    if state.partitions is not None:
+        raise TopicPartitioned(name, [part.topic for part in state.partitions])
+    if state.queue is None:
+        raise NotAQueue(name)
+    return state
 
 
 def _origin(letter: Record) -> str:

@@ -1,5 +1,6 @@
 """Every command that speaks to a server: what it does, prints and exits with."""
 
+from collections.abc import Callable
 from itertools import islice
 
 import pytest
@@ -240,6 +241,58 @@ def die(api: Topics, queue: str, dead: str, jobs: int) -> None:
         page = api.diff(dead, from_seq=seen, wait_ms=10_000)
         assert page.count
         seen = page.next_from_seq
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "why"),
+    [
+        (lambda api, queue: api.drop(queue), exit_codes.NOT_THERE, "does not exist"),
+        (
+            lambda api, queue: api.create(queue, dead_letter="elsewhere"),
+            exit_codes.ERROR,
+            "as its dead_letter",
+        ),
+        (
+            lambda api, queue: (api.drop(queue), api.create(queue)),
+            exit_codes.ERROR,
+            "is a log",
+        ),
+    ],
+    ids=["gone", "names another", "is a log"],
+)
+def test_a_dry_run_stops_where_a_redrive_would(
+    run: Run, api: Topics, spoil: Callable[[Topics, str], object], code: int, why: str
+) -> None:
+    queue, other, dead = fresh("q"), fresh("other"), fresh("dead")
+    api.create(dead)
+    for name, jobs in ((queue, 2), (other, 1), (queue, 1)):
+        die(api, name, dead, jobs)
+    spoil(api, other)
+    would, did = run("queue", "redrive", dead, "--dry-run"), run("queue", "redrive", dead)
+    for outcome, moved in ((would, False), (did, True)):
+        assert outcome.lines == [{"queue": queue, "jobs": 2, "moved": moved}]
+        assert outcome.code == code
+        assert why in outcome.err
+        assert other in outcome.err
+
+
+def test_a_dry_run_knows_the_queues_of_partitioned_dead_letters(run: Run, api: Topics) -> None:
+    queue, stranger, dead = fresh("q"), fresh("other"), fresh("dead")
+    api.create(dead, partitions=2)
+    for name in (queue, stranger):
+        api.create(name, type="queue", max_deliveries=1, dead_letter=dead)
+        api.append(name, [{"data": 1, "tag": "a"}])
+        api.nack(name, [job.seq for job in api.claim(name, node="w").jobs], node="w")
+        assert api.claim(name, node="w").jobs == []
+    for name in (dead, f"{dead}-0"):
+        assert len(run("queue", "redrive", name, "--dry-run").lines) == 2
+    api.create(stranger, dead_letter=None)
+    for name in (dead, f"{dead}-0"):
+        would = run("queue", "redrive", name, "--dry-run")
+        assert would.lines == [{"queue": queue, "jobs": 1, "moved": False}]
+        assert f"does not have {dead!r} as its dead_letter: name a queue by --to" in would.err
+    assert run("queue", "redrive", dead).lines == [{"queue": queue, "jobs": 1, "moved": True}]
+    assert run("queue", "redrive", dead, "--to", queue).lines[0]["jobs"] == 1
 
 
 def test_a_redrive_tells_what_it_moved_before_it_was_stopped(run: Run, api: Topics) -> None:
