@@ -17,7 +17,7 @@ from topics.engine.topics.topic import Topic
 from topics.errors import BackupExists
 from topics.kernel.layout import FLAG_DELETED, IDX_ENTRY, IDX_ENTRY_BYTES
 from topics.storage.disk import paths
-from topics.storage.disk.data_dir import FORMAT_TEXT, write_file
+from topics.storage.disk.data_dir import FORMAT_TEXT, remove_tree, write_file
 from topics.storage.disk.disk import Disk, DiskFile
 from topics.storage.segments.segment import Segment
 from topics.storage.segments.store import COPY_BYTES, DELETED_FLAG, DataReader, RangedData
@@ -86,6 +86,11 @@ class BackupCopy:
         write_file(self._target, paths.snapshot_path(FIRST_SNAPSHOT), content)
         self.bytes_written += len(content)
         write_file(self._target, paths.FORMAT, FORMAT_TEXT)
+
+    def remove(self) -> None:
+        """Remove what takes room of an unfinished copy; what is left says that it is none."""
+        for directory in (paths.TOPICS_DIR, paths.WAL_DIR):
+            remove_tree(self._target, directory)
 
     def _copy_segment(self, segment: Segment) -> None:
         key = (segment.topic_id, segment.first_seq)

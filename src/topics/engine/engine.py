@@ -1018,6 +1018,14 @@ class Engine:
         """Copy the whole directory to an empty disk while it is used: all of it at one moment."""
         self._check_open()
         copy = BackupCopy(self.stores, target)
+        try:
+            return self._backup(copy)
+        except DiskFull:
+            with suppress(StorageError):
+                copy.remove()  # it may have taken the room of the log
+            raise
+
+    def _backup(self, copy: BackupCopy) -> BackedUp:
         with self._segments_held():
             with self._work_lock:
                 self._check_open()

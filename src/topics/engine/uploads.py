@@ -14,6 +14,7 @@ Reference: docs/reference/uploads.md.
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from topics.clock import Clock
@@ -22,7 +23,15 @@ from topics.engine.attach import check_order, check_segment, check_times
 from topics.engine.stores import Stores
 from topics.engine.topics.registry import Registry
 from topics.engine.topics.topic import Topic
-from topics.errors import FileMissing, LimitReached, RequestError, UploadNotFound
+from topics.errors import (
+    DiskFull,
+    FileMissing,
+    LimitReached,
+    RequestError,
+    StorageError,
+    TooManyFiles,
+    UploadNotFound,
+)
 from topics.limits import MAX_UPLOADS, UPLOAD_MS, check_topic_name
 from topics.model.topic_config import TopicConfig
 from topics.model.uploads import BuiltSegment, UploadState
@@ -112,10 +121,17 @@ class Uploads:
                 config=upload.config,
                 build=lambda: self._build(upload, segments),
             )
-        except (RequestError, LimitReached):
+        except (RequestError, LimitReached, TooManyFiles):
             self._give_back(upload, segments)
             with self._lock:
                 self._by_id[upload.id] = upload
+            raise
+        except DiskFull:
+            # Not to be tried again: a sync may have failed. But what it has would fill the disk.
+            if self._registry.takes_writes(upload.topic_id):
+                with suppress(StorageError):
+                    remove_tree(self._disk, upload.directory)
+                    self._stores.remove_topic(upload.topic_id)
             raise
         remove_tree(self._disk, upload.directory)
         return topic

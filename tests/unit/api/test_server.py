@@ -17,7 +17,7 @@ from topics.aio import AsyncLog
 from topics.api.auth import parse_keys
 from topics.api.server import Server, check_exposure, is_loopback, serve
 from topics.config import ServerConfig
-from topics.errors import ConfigError
+from topics.errors import ConfigError, DirectoryLocked
 from topics.testing.manual_clock import ManualClock
 
 BODY = b'{"records":[{"data":1}]}'
@@ -161,6 +161,39 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot listen"):
             await second.listen()
         await second.stop()
+
+    run(tmp_path, scenario, replay=False)
+
+
+def test_a_directory_that_is_open_is_told_before_anybody_listens(tmp_path: Path) -> None:
+    listening: list[Server] = []
+
+    async def scenario(_: Server) -> None:
+        with pytest.raises(DirectoryLocked, match="this process already has"):
+            await serve(
+                ServerConfig(data_dir=str(tmp_path), port=0),
+                parse_keys(""),
+                write_log=pytest.fail,
+                on_listening=listening.append,
+                on_ready=lambda _: None,
+            )
+
+    run(tmp_path, scenario)
+    assert listening == []
+
+
+def test_a_port_that_is_taken_leaves_the_directory_to_others(tmp_path: Path) -> None:
+    async def scenario(server: Server) -> None:
+        config = ServerConfig(data_dir=str(tmp_path / "other"), port=server.port)
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="cannot listen"):
+                await serve(
+                    config,
+                    parse_keys(""),
+                    write_log=pytest.fail,
+                    on_listening=lambda _: None,
+                    on_ready=lambda _: None,
+                )
 
     run(tmp_path, scenario, replay=False)
 

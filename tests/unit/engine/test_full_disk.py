@@ -9,10 +9,11 @@ import pytest
 from topics.config import ServerConfig
 from topics.embedded import Log
 from topics.engine.background import Background
-from topics.errors import DiskFull, ShardReadOnly
+from topics.errors import DiskFull, ShardReadOnly, TooManyFiles
 from topics.limits import KIB
 from topics.storage.disk import paths
 from topics.storage.wal.log import SMALL_FILE_BYTES
+from topics.testing.built_segments import build_segment, stage
 from topics.testing.full_disk import FullDisk
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import NO_FAULTS, FaultPlan
@@ -282,3 +283,51 @@ def test_the_threads_take_snapshots_and_look_for_room_while_it_is_short(device: 
     assert engine._snapshot_number > before
     assert [topic.name for topic in engine.largest][:1] == ["a"]
     assert SMALL_FILE_BYTES >= 16 * KIB
+
+
+def test_a_backup_without_room_leaves_nothing(device: Device) -> None:
+    device.log.create("a", durability="fsync")
+    device.log.append("a", [RECORD] * 50)
+    for size_bytes in (2_000, 30_000, 45_000):
+        below = HostileDisk()
+        with pytest.raises(DiskFull):
+            device.log.engine.backup(FullDisk(below, size_bytes=size_bytes))
+        assert below.list("") == [paths.META_DIR]
+    assert device.log.engine.backup(HostileDisk()).segments > 0
+    assert not device.log.engine.reserve.is_short
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        FaultPlan().fail(operation="sync_data", path="topics/*", error=DiskFull),
+        FaultPlan().fail(operation="allocate", error=DiskFull, forever=True),
+    ],
+    ids=["at a sync of its files", "at the log"],
+)
+def test_a_bulk_load_without_room_leaves_nothing(device: Device, plan: FaultPlan) -> None:
+    engine = device.log.engine
+    upload = engine.begin_upload("loaded", {"durability": "fsync"})
+    records = [{"data": n} for n in range(5)]
+    built = build_segment(records, topic_id=upload.topic_id, first_seq=1, ts=1_690_000_000_000)
+    segments = stage(device.disk, upload.upload, [built])
+    engine.shards[0].commit.log.end_file()
+    device.below.arm(plan)
+    with pytest.raises(DiskFull):
+        engine.attach(upload.upload, segments)
+    device.below.arm(NO_FAULTS)
+    assert not device.below.exists(paths.topic_dir(upload.topic_id))
+    assert device.below.list(paths.UPLOADS_DIR) == []
+
+
+def test_a_bulk_load_without_a_descriptor_may_be_tried_again(device: Device) -> None:
+    engine = device.log.engine
+    upload = engine.begin_upload("loaded", {"durability": "fsync"})
+    built = build_segment(
+        [{"data": 1}], topic_id=upload.topic_id, first_seq=1, ts=1_690_000_000_000
+    )
+    segments = stage(device.disk, upload.upload, [built])
+    device.below.arm(FaultPlan().fail(operation="open", path="topics/*", error=TooManyFiles))
+    with pytest.raises(TooManyFiles):
+        engine.attach(upload.upload, segments)
+    assert engine.attach(upload.upload, segments).count == 1

@@ -202,6 +202,10 @@ class Registry:
             shard.commit.commit(ticket)
             return topic_id
 
+    def takes_writes(self, topic_id: int) -> bool:
+        """Tell whether the shard of a topic to be is in service: what failed there left nothing."""
+        return self._shards[topic_id % len(self._shards)].commit.log.failed is None
+
     def attach(
         self, topic_id: int, name: str, *, config: TopicConfig, build: Callable[[], Topic]
     ) -> Topic:
