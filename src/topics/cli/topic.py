@@ -26,10 +26,7 @@ Assignments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="config, such as ttl_ms=60000"),
 ]
-COLUMNS = (
-    *("topic", "type", "durability", "head_seq", "earliest_seq", "count", "bytes"),
-    "partitions",
-)
+COLUMNS = ("topic", "type", "durability", "head_seq", "count", "bytes", "partitions")
 
 
 def parse_assignments(texts: list[str] | None) -> dict[str, Any]:
