@@ -28,7 +28,7 @@ class Connection(Protocol):
 
     @property
     def is_at_rest(self) -> bool:
-        """Idle, with no part of a request here, and no part of an answer left."""
+        """Idle, with no part of an answer left; a head cut short or a refused body is no work."""
 
     @property
     def is_stalled(self) -> bool:

@@ -605,8 +605,8 @@ class Http1Connection(asyncio.Protocol):
     @property
     def is_at_rest(self) -> bool:
         return (
-            not (self._waiting or self._buffer or self._ending)
-            and self._head is None
+            not (self._waiting or self._yields)
+            and (self._head is None or self._head.refusal is not None)
             and self._stream is None
             and not self.buffered_bytes
         )

@@ -158,3 +158,24 @@ def test_lines_and_requests_share_the_places(tmp_path: Path) -> None:
         await broker.close()
 
     run(tmp_path, scenario, most=1)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET /v0/health HTT",
+        b"POST /v0/topics/t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 60000\r\n\r\n{",
+    ],
+    ids=["half a head", "a body without a key"],
+)
+def test_who_sends_slowly_what_nobody_wants_holds_no_place(tmp_path: Path, begun: bytes) -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as slow:
+            slow.writer.write(begun)
+            await until(lambda: any(c.received_bytes for c in server.app.connections))
+            async with Client(server) as other:
+                assert (await other.ask(HEALTH)).status == 200
+            assert server.app.crowd.ended == 1
+
+    run(tmp_path, scenario, most=1, keys="secret")
