@@ -1,14 +1,19 @@
-"""What a full disk is to a client: 507, what to do, and only the names it may see."""
+"""What a client is told when room or descriptors run out: what to do, and only what it may see."""
 
+import errno
 import json
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.unit.api.test_crowd import run
 from tests.unit.api.test_server import READY, Client
 from tests.unit.api.wire import post
 
 from topics.api.server import Server
 from topics.storage.disk.disk import Room
+from topics.storage.disk.local_disk import RESERVED_DESCRIPTORS
 
 BODY = b'{"records":[{"data":1}]}'
 
@@ -50,3 +55,36 @@ def test_records_are_refused_with_507_and_the_largest_topics_one_may_see(tmp_pat
             assert answer.status == 200
 
     run(tmp_path, scenario, most=0, keys="some:rw:orders.,all")
+
+
+def test_a_read_that_finds_no_descriptor_is_told_to_come_again_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(server: Server) -> None:
+        log = server.app.ready_log
+        await log.append("t", [{"data": n} for n in range(5)])
+        await log.run(log.log.checkpoint)
+        engine = log.log.engine
+        engine.stores.maps.release_all()
+        refused = [RESERVED_DESCRIPTORS + 2]  # the reserve, and the second try
+        real = os.open
+
+        def no_more(*given: Any, **named: Any) -> int:  # noqa: ANN401 - handed on
+            if refused[0] and str(given[0]).endswith(".data"):
+                refused[0] -= 1
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return real(*given, **named)
+
+        monkeypatch.setattr(os, "open", no_more)
+        async with Client(server) as client:
+            answer = await client.ask(post("/v0/topics/t/diff", b"{}"))
+            error = json.loads(answer.body)["error"]
+            assert (answer.status, error["code"]) == (503, "not_ready")
+            assert error["detail"] == {"reason": "too_many_files"}
+            assert answer.headers["retry-after"] == "1"
+            assert str(tmp_path) not in error["message"]
+            answer = await client.ask(post("/v0/topics/t/diff", b"{}"))
+            assert len(json.loads(answer.body)["records"]) == 5
+            assert (await client.ask(READY)).status == 200
+
+    run(tmp_path, scenario, most=0)
