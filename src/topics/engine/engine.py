@@ -362,6 +362,8 @@ class Engine:
         """Return the topic a write goes to, and whether the write created it."""
         if self._closed:
             self._check_open()
+        if self.reserve.is_short:
+            self.reserve.check()  # before a topic is made for a write that is refused
         return self.registry.for_write(name, write)
 
     def delete_topic(self, name: str, *, if_empty: bool = False) -> bool:

@@ -94,6 +94,9 @@ def test_a_full_device_refuses_records_and_says_what_to_do(device: Device) -> No
         "free_bytes": raised.value.free_bytes,
         "needed_bytes": 32 * KIB,
     }
+    with pytest.raises(DiskFull):
+        device.log.append("new", [RECORD])
+    assert device.log.topics() == ["a"]
     assert len(device.log.diff("a", limit=1_000).records) >= count
     assert not any(shard.commit.log.failed for shard in device.log.engine.shards)
     assert device.log.engine.reserve.is_short
