@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
@@ -87,6 +88,8 @@ HALF_MIN = 16
 """Fewer writers than this are written at the end of the turn, in one piece."""
 DEALT_MAX = 16
 """Each write looks at the gathering of each partition: of more that takes longer than it spares."""
+CLAIMED_A_TURN = 1_000
+"""So many jobs are dealt in one turn of the event loop: it takes some ten ms."""
 GATHER_BYTES = 64 * 1024
 """A write up to this size is gathered with others of its turn; a larger one is worth a ticket."""
 
@@ -462,20 +465,26 @@ class _ClaimWindows:
     def _serve_in_turn(self, topic: Topic) -> None:
         waiter = self._waiters[self._engine.shard_of(topic)]
         waiter.end_turn()  # so that each finds what its connection has written before
-        self._serve(topic, waiter, self._engine.submit_each_claim)
+        waiting = self._open.pop(topic)
+        count = _share_of_turn([request.max for request, _ in waiting])
+        if count < len(waiting):
+            self._open[topic] = waiting[count:]
+            self._loop.call_soon(self._serve_in_turn, topic)
+        self._serve(topic, waiting[:count], waiter, self._engine.submit_each_claim)
 
     def _serve_together(self, topic: Topic) -> None:
         waiter = self._waiters[self._engine.shard_of(topic)]
-        self._serve(topic, waiter, self._engine.submit_claims)
+        self._serve(topic, self._open.pop(topic), waiter, self._engine.submit_claims)
 
     def _serve(
         self,
         topic: Topic,
+        waiting: Sequence[tuple[ClaimRequest, Claimer]],
         waiter: ShardWaiter,
         submit: Callable[..., tuple[Shard, Sequence[Claim | Exception]]],
     ) -> None:
         """Put the claims of all who have not left on their way."""
-        gathered = [(request, who) for request, who in self._open.pop(topic) if not who.is_gone]
+        gathered = [(request, who) for request, who in waiting if not who.is_gone]
         try:
             _, served = submit(topic, [request for request, _ in gathered], waiter=waiter)
         except Exception as error:  # noqa: BLE001 - a bug too: nobody else would tell them
@@ -496,6 +505,14 @@ class _ClaimWindows:
             self._dead_letters.tell_after(partial(claimer.settle, claimed, None))
         else:
             claimer.settle(claimed, claim.error)
+
+
+def _share_of_turn(wanted: Sequence[int]) -> int:
+    """Return how many claims one turn serves, at least the first: the others come after it."""
+    for count, jobs in enumerate(accumulate(wanted)):
+        if count and jobs > CLAIMED_A_TURN:
+            return count
+    return len(wanted)
 
 
 class AsyncLog(AsyncHandlesFace, AsyncClosing):

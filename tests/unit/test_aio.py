@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from topics import aio
 from topics.aio import AsyncLog
 from topics.config import ServerConfig
 from topics.embedded import Log
+from topics.engine.topics.topic import Topic
 from topics.errors import (
     Closed,
     DiskFailed,
@@ -23,7 +26,7 @@ from topics.errors import (
 )
 from topics.model.append import Appended
 from topics.model.diff import Page
-from topics.model.queues import Claimed
+from topics.model.queues import Claimed, ClaimRequest
 from topics.storage.disk.local_disk import LocalDisk
 from topics.testing.hostile_disk import HostileDisk
 from topics.testing.hostile_faults import FaultPlan
@@ -476,3 +479,30 @@ def test_a_turn_with_more_than_one_gathering_takes_keeps_its_order(
         assert found == [str(number) for number in range(100)]
 
     run_with_log(tmp_path, scenario)
+
+
+def test_claims_of_many_jobs_are_served_in_turns_and_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aio, "CLAIMED_A_TURN", 5)
+    served: list[int] = []
+
+    async def scenario(log: AsyncLog) -> None:
+        await log.create("jobs", type="queue")
+        await log.append("jobs", [{"data": n} for n in range(12)])
+        submit = log.log.engine.submit_each_claim
+
+        def note(topic: Topic, requests: Sequence[ClaimRequest], **rest: Any) -> Any:  # noqa: ANN401 - handed on
+            served.append(len(requests))
+            return submit(topic, requests, **rest)
+
+        monkeypatch.setattr(log.log.engine, "submit_each_claim", note)
+        wanted = [2, 3, 1, 9, 4]
+        claims = [log.claim("jobs", node=f"w{n}", max=n) for n in wanted]
+        answers = await asyncio.gather(*claims)
+        assert [answer.count for answer in answers] == [2, 3, 1, 6, 0]
+        seqs = [lease.seq for answer in answers for lease in answer.leases]
+        assert seqs == list(range(1, 13))
+
+    run_with_log(tmp_path, scenario)
+    assert served == [2, 1, 1, 1]

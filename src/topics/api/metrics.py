@@ -170,7 +170,7 @@ def _of_wal(wal: WalFigures) -> Iterator[Family]:
 def _of_queues(engine: Engine, topics: TopicFigures) -> Iterator[Family]:
     yield gauge("topics_queue_topics", "topics of type queue", topics.queues)
     # As the last sweep left them: to bring each up to now takes a lock a queue.
-    in_flight = sum(topic.queue.in_flight for topic in engine.topics() if topic.queue is not None)
+    in_flight = sum(t.queue.in_flight for t in engine.each_topic() if t.queue is not None)
     yield gauge("topics_queue_leases_in_flight", "jobs in the hands of workers", in_flight)
 
 

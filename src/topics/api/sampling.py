@@ -87,7 +87,7 @@ def counts_of(histogram: Histogram) -> Counts:
 def _read_engine(
     engine: Engine,
 ) -> tuple[WalFigures, dict[str, tuple[int, int]], dict[str, int]]:
-    heads = {topic.name: (topic.id, topic.head_seq) for topic in engine.topics()}
+    heads = {topic.name: (topic.id, topic.head_seq) for topic in engine.each_topic()}
     lags = {
         name: sum(one.lag for one in engine.groups.progress(name))
         for name in engine.groups.names()[:MAX_SERIES]

@@ -179,7 +179,7 @@ def view_storage(engine: Engine, *, sees: Sees, wanted: str) -> View:
             "cold_bytes": topics.segment_bytes["cold"],
             "hot_segments": topics.segments["hot"],
             "cold_segments": topics.segments["cold"],
-            "dead_bytes": sum(_dead_bytes(topic) for topic in engine.topics()),
+            "dead_bytes": sum(_dead_bytes(topic) for topic in engine.each_topic()),
             "live_bytes": topics.bytes_live,
             "at_risk_records": wal.at_risk_records,
             "read_only": wal.read_only,

@@ -313,6 +313,10 @@ class Engine:
         """Return all topics by name: for threads that have time."""
         return self.registry.all()
 
+    def each_topic(self) -> Iterator[Topic]:
+        """Yield all topics, in no order; with very many others get their turn in between."""
+        return (topic for _, topic in self.registry.each())
+
     @property
     def topic_count(self) -> int:
         return len(self.registry)
@@ -406,9 +410,10 @@ class Engine:
             shard.floors_due.discard(topic)
             shard.moves_due.discard(topic)
             shard.records_evicted += topic.evicted_records
-            topic.runs = []
+            runs, topic.runs = topic.runs, []  # what they hold is let go of without the lock
             if topic.queue is not None:
                 topic.queue.notify()  # whoever waits for a job learns that there is no queue
+        del runs
         self._dropped_ids.append(topic.id)
         if self._cold_lock.acquire(blocking=False):
             self._release_segments()

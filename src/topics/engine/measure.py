@@ -86,4 +86,4 @@ def measure_wal(shards: Iterable[Shard]) -> WalFigures:
 
 
 def measure(engine: Engine) -> tuple[TopicFigures, WalFigures]:
-    return measure_topics(engine.topics()), measure_wal(engine.shards)
+    return measure_topics(engine.each_topic()), measure_wal(engine.shards)

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.engine.place import Place
 
 from topics.engine.queues.table import SETTLED_MAX, LeaseTable
+from topics.engine.topics import registry
 from topics.engine.topics.budget import REST, Budget
 from topics.engine.topics.names import Names
 from topics.errors import LimitReached
@@ -169,3 +170,17 @@ def test_a_sum_that_takes_long_is_not_made_for_each_write_that_is_refused() -> N
     with pytest.raises(LimitReached):
         budget.take(1)
     assert looks == 2
+
+
+def test_who_goes_through_very_many_topics_lets_others_have_their_turn(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        place.log.create(f"t{number}")
+    rests: list[float] = []
+    monkeypatch.setattr(place.clock, "sleep", rests.append)
+    assert len(list(place.log.engine.each_topic())) == 6
+    assert rests == []
+    monkeypatch.setattr(registry, "TOPICS_A_BREATH", 2)
+    assert len(list(place.log.engine.each_topic())) == 6
+    assert len(rests) == 3
