@@ -134,7 +134,7 @@ class ServerConfig(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 128 * MIB
     max_unread_stream_bytes: Annotated[
         int, _size("what streams have sent and is not read yet", low=MIB)
-    ] = 128 * MIB
+    ] = 64 * MIB
     session_ttl_ms: Annotated[
         int, _ms("a watch session without a stream lives", low=100, high=DAY_MS)
     ] = 300_000

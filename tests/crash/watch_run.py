@@ -137,7 +137,6 @@ class WatchRun:
         engine = self.log.engine
         self.delivery = Delivery(
             engine.shards,
-            shard_of=engine.shard_of,
             clock=self.clock,
             wake=lambda _: None,
             on_bug=self._bugs.append,

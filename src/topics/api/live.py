@@ -55,7 +55,6 @@ class Live:
         self.alarms = Alarms(app.loop, app.clock)
         self.delivery = Delivery(
             engine.shards,
-            shard_of=engine.shard_of,
             clock=app.clock,
             wake=self._wake,
             on_bug=app.request_log.stream_bug,

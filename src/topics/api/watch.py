@@ -45,6 +45,8 @@ def create(app: "App", exchange: Exchange) -> None:
     app.watches.check_room(caller)
     share = WatchShare(app.watches.room, caller)
     try:
+        share.take_watch(body)
+        share.check()  # before the work, which a long filter makes
         watcher = build_watcher(
             app, caller, body.topics, body, lenient=lenient, frame_format=SSE, share=share
         )

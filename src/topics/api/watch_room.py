@@ -4,10 +4,14 @@ Owns the sums. Keeps: a new watch that does not fit is refused, and one that gro
 stops growing; what a watch has taken is given back when it ends.
 """
 
+from collections.abc import Mapping
+
+import msgspec
+
 from topics.api.auth import Caller
 from topics.errors import LimitReached
 from topics.limits import Limits
-from topics.model.watch import WatchOptions
+from topics.model.watch import WatchBody, WatchOptions, WatchStart
 
 WATCH_BYTES = 4096
 """Of a watch by itself, measured generously."""
@@ -17,12 +21,6 @@ WINDOW_BYTES = 512
 NODE_BYTES = 48
 COPIES = 3
 """What was asked for is kept as text, and taken apart."""
-
-
-def size_of(options: WatchOptions, *, asked_bytes: int, windows: int) -> int:
-    """Estimate what a watch keeps besides its topics, from the JSON that asked for it."""
-    nodes = len(options.node) if isinstance(options.node, list) else 0
-    return WATCH_BYTES + COPIES * asked_bytes + NODE_BYTES * nodes + WINDOW_BYTES * windows
 
 
 class WatchRoom:
@@ -68,6 +66,16 @@ class WatchShare:
     def take(self, size: int) -> None:
         self.bytes += size
         self._room.change(self._caller, size)
+
+    def take_watch(
+        self, asked: WatchOptions, starts: Mapping[str, WatchStart] | None = None
+    ) -> None:
+        """Take what a watch keeps besides its topics, estimated from what was asked for."""
+        starts = asked.topics if isinstance(asked, WatchBody) else starts or {}
+        nodes = len(asked.node) if isinstance(asked.node, list) else 0
+        windows = sum(any(start.window) for start in starts.values())
+        asked_bytes = len(msgspec.json.encode(asked))
+        self.take(WATCH_BYTES + COPIES * asked_bytes + NODE_BYTES * nodes + WINDOW_BYTES * windows)
 
     def take_places(self, places: int) -> None:
         self.take(places * PLACE_BYTES)

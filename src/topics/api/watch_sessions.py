@@ -20,7 +20,7 @@ from topics.api.live import RETRY_AFTER_MS
 from topics.api.saved_watches import SavedWatch, SavedWatches, save_places
 from topics.api.sse import EventStream
 from topics.api.watch import restore_watcher
-from topics.api.watch_room import WatchRoom, WatchShare, size_of
+from topics.api.watch_room import WatchRoom, WatchShare
 from topics.engine.watch.event_id import decode_event_id
 from topics.engine.watch.watcher import Watcher
 from topics.errors import LimitReached, RouteNotFound, TopicsError, Unauthorized
@@ -56,11 +56,8 @@ class WatchSession:
         self.wid = wid or "wid_" + secrets.token_urlsafe(24)
         self.caller = caller
         self.watcher = watcher
-        asked = msgspec.json.encode(body)
-        self._body = msgspec.Raw(asked)
+        self._body = msgspec.Raw(msgspec.json.encode(body))
         self.share = share
-        windows = sum(any(start.window) for start in body.topics.values())
-        share.take(size_of(body, asked_bytes=len(asked), windows=windows))
         low, high = HEARTBEAT_MS
         self._heartbeat_ms = min(max(body.heartbeat_ms, low), high)
         self.stream: EventStream | None = None
@@ -183,6 +180,7 @@ class WatchSessions:
         share = WatchShare(self.room, caller)
         try:
             body = _DECODE(watch.body)
+            share.take_watch(body)
             watcher = restore_watcher(self._app, caller, body, watch, share=share)
             self._take(WatchSession(self._app, caller, watcher, body, share=share, wid=wid))
         except (TopicsError, msgspec.ValidationError):

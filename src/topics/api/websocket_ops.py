@@ -13,7 +13,7 @@ from topics.api.auth import Caller
 from topics.api.connection import STOPPING
 from topics.api.error_response import describe_error
 from topics.api.watch import build_watcher, describe_places
-from topics.api.watch_room import WatchShare, size_of
+from topics.api.watch_room import WatchShare
 from topics.engine.partitions import Spread
 from topics.engine.request import Write, read_write
 from topics.engine.topics.topic import Topic
@@ -137,8 +137,8 @@ class WebSocketOps:
 
     def _build(self, op: ClientOp, share: WatchShare) -> Watcher:
         starts = op.starts()
-        windows = sum(any(start.window) for start in starts.values())
-        share.take(size_of(op, asked_bytes=len(msgspec.json.encode(op)), windows=windows))
+        share.take_watch(op, starts)
+        share.check()
         watcher = build_watcher(
             self._app,
             self._caller,

@@ -103,7 +103,7 @@ class Reading:
         self.scanned = 0
         self.scanned_bytes = 0
         looks = 1 + len(request.nodes) // NODES_A_LOOK
-        self.scan_max = max(WINDOW_RECORDS, SCAN_RECORDS_MAX // looks)
+        self.scan_max = min(SCAN_RECORDS_MAX, max(WINDOW_RECORDS, SCAN_RECORDS_MAX // looks))
         self.over_budget = False
         """The next record is there and does not fit any more."""
         self.cold: set[int] = set()

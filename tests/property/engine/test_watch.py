@@ -72,7 +72,6 @@ class Run:
         self.bugs: list[Exception] = []
         self.delivery = Delivery(
             engine.shards,
-            shard_of=engine.shard_of,
             clock=self.clock,
             wake=lambda _: None,
             on_bug=self.bugs.append,

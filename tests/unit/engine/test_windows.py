@@ -168,3 +168,19 @@ def test_a_read_looks_at_no_more_bytes_than_its_share_however_few_pass_the_filte
         cursor = page.next_from_seq
     assert scanned == [4, 4, 4]
     assert len(place.log.diff("a", match="x").records) == 12
+
+
+def test_a_reader_with_many_nodes_looks_at_fewer_records_a_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diff, "WINDOW_RECORDS", 2)
+    monkeypatch.setattr(diff, "SCAN_RECORDS_MAX", 12)
+    place.fill("t", 12, node="n1")
+    topic = place.log.engine.topic("t")
+    looked = []
+    for nodes in (1, 2 * diff.NODES_A_LOOK, 100 * diff.NODES_A_LOOK):
+        own = tuple(f"n{number + 1}".encode() for number in range(nodes))
+        page = diff.read_diff(topic, diff.DiffRequest(nodes=own))
+        assert (page.count, page.next_from_seq) == (0, page.records_scanned)
+        looked.append(page.records_scanned)
+    assert looked == [12, 4, 2]

@@ -47,13 +47,11 @@ class Delivery:
         self,
         shards: Sequence[Shard],
         *,
-        shard_of: Callable[[Topic], Shard],
         clock: Clock,
         wake: Callable[[float], None],
         on_bug: Callable[[Exception], None],
     ) -> None:
         self._shards = shards
-        self._shard_of = shard_of
         self._clock = clock
         self._wake = wake
         self._on_bug = on_bug
@@ -84,24 +82,26 @@ class Delivery:
     # Listening.
 
     def listen(self, topic: Topic, listener: Listener) -> None:
-        """Hear of everything published after this call; read once to see what was before."""
-        with self._shard_of(topic).lock:
-            watched = self._watched.get(topic)
-            if watched is None:
-                watched = self._watched[topic] = _Watched(topic)
-            if listener not in watched.listeners:
-                watched.listeners[listener] = None
-                topic.watchers += 1
+        """Hear of everything published after this call; read once to see what was before.
+
+        Takes no lock, for which it might have to wait while a large write is made: a writer that
+        looks before this call and finds nobody has published before it, too.
+        """
+        watched = self._watched.get(topic)
+        if watched is None:
+            watched = self._watched[topic] = _Watched(topic)
+        if listener not in watched.listeners:
+            watched.listeners[listener] = None
+            topic.watchers += 1
 
     def unlisten(self, topic: Topic, listener: Listener) -> None:
-        with self._shard_of(topic).lock:
-            watched = self._watched.get(topic)
-            if watched is None or listener not in watched.listeners:
-                return
-            del watched.listeners[listener]
-            topic.watchers -= 1
-            if not watched.listeners:
-                del self._watched[topic]
+        watched = self._watched.get(topic)
+        if watched is None or listener not in watched.listeners:
+            return
+        del watched.listeners[listener]
+        topic.watchers -= 1
+        if not watched.listeners:
+            del self._watched[topic]
 
     def mark(self, topic: Topic) -> None:
         """Note that a topic has news; its shard's lock is held."""

@@ -214,7 +214,9 @@ class Feed:
 def _filter_key(request: DiffRequest) -> str:
     if not (request.nodes or request.match):
         return ""
-    digest = hashlib.blake2b(repr((request.nodes, request.match)).encode(), digest_size=16)
+    digest = hashlib.blake2b(repr(request.match).encode(), digest_size=16)
+    for node in request.nodes:
+        digest.update(b"%d:%b" % (len(node), node))
     return digest.hexdigest()
 
 

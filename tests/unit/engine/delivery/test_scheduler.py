@@ -1,5 +1,6 @@
 """Who hears of news, when, and in which order."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -26,7 +27,6 @@ class Place:
         engine = self.log.engine
         self.delivery = Delivery(
             engine.shards,
-            shard_of=engine.shard_of,
             clock=self.clock,
             wake=self.wakes.append,
             on_bug=self.bugs.append,
@@ -84,6 +84,24 @@ def test_nobody_is_woken_for_a_topic_nobody_listens_to(place: Place) -> None:
     assert topic.watchers == 0
     place.write("t")
     assert place.wakes == []
+
+
+def test_who_listens_waits_for_no_writer(place: Place) -> None:
+    topic = place.topic("t")
+
+    def listen_and_leave() -> None:
+        place.listen(topic)
+        place.delivery.unlisten(topic, place.hear)
+        place.listen(topic)
+
+    with place.log.engine.shard_of(topic).lock:  # as during a large write
+        thread = threading.Thread(target=listen_and_leave, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert topic.watchers == 1
+    place.write("t")
+    place.delivery.drain()
+    assert place.told == ["t"]
 
 
 def test_the_urgent_are_told_first(place: Place) -> None:

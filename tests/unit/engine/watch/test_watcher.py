@@ -68,7 +68,6 @@ class Scene:
         self.cold: list[Callable[[], None]] = []
         delivery = Delivery(
             engine.shards,
-            shard_of=engine.shard_of,
             clock=self.place.clock,
             wake=lambda _: None,
             on_bug=self._raise,
