@@ -150,19 +150,37 @@ def rewrite_one(shard: Shard, topic: Topic, *, config: ServerConfig) -> bool:
 def finish_rewrite(shard: Shard, topic: Topic, segment: Segment, rewrite: Rewrite) -> bool:
     """Put a prepared rewrite in place unless its segment is held or gone; tell whether."""
     with shard.lock:
-        if segment in topic.runs and not topic.is_pinned(segment):
-            try:
-                rewrite.finish()
-            except TooManyFiles:  # before a name was changed
-                rewrite.abandon()
-                raise
-            except DiskFailed as error:
-                # The names may be of two pairs now: nothing may be deleted in either of them.
-                shard.commit.log.fail(error)
-                raise
-            return True
-    rewrite.abandon()
-    return False
+        marked = rewrite.take_marked()
+    try:
+        rewrite.carry_over(marked)  # most often all there is: under the lock others wait for it
+        with shard.lock:
+            is_wanted = segment in topic.runs and not topic.is_pinned(segment)
+            if is_wanted:
+                _finish(shard, rewrite)
+    except TooManyFiles:  # before a name was changed
+        rewrite.abandon()
+        raise
+    if not is_wanted:
+        rewrite.abandon()
+        return False
+    try:
+        rewrite.settle()
+    except DiskFailed as error:
+        with shard.lock:
+            shard.commit.log.fail(error)
+        raise
+    return True
+
+
+def _finish(shard: Shard, rewrite: Rewrite) -> None:
+    try:
+        rewrite.finish()
+    except TooManyFiles:
+        raise
+    except DiskFailed as error:
+        # The names may be of two pairs now: nothing may be deleted in either of them.
+        shard.commit.log.fail(error)
+        raise
 
 
 def plan_relocation(topic: Topic, *, config: ServerConfig) -> list[Segment]:

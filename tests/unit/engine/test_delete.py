@@ -12,6 +12,7 @@ from topics.engine.queues.table import LeaseTable
 from topics.kernel import index_segment, match_tags, summarize_idx
 from topics.storage.disk import paths
 from topics.storage.disk.disk import Buffer
+from topics.storage.segments.rewrite import Rewrite
 from topics.storage.segments.segment import Segment
 
 MANY = 40
@@ -176,3 +177,30 @@ def test_an_eviction_of_whole_segments_looks_into_the_last_of_them_only(
     place.log.create("a", cap_records=49 * 2 + 5)
     assert place.log.state("a").evict_floor == 100  # the deleted one behind it was not lost
     assert looked == {51, 101}
+
+
+def test_what_is_deleted_during_a_rewrite_is_carried_over_without_the_lock(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(place, 50)
+    place.log.engine.checkpoint()
+    place.log.engine.maintain()
+    place.log.delete("a", match=["tag", "Glob", "job.*"], before_seq=MANY + 1)
+    lock = place.log.engine.shards[0].lock
+    carried: list[tuple[int, bool]] = []
+    prepare, carry_over = Rewrite.prepare, Rewrite.carry_over
+
+    def prepare_then_delete(rewrite: Rewrite) -> None:
+        prepare(rewrite)
+        place.log.delete("a", before_seq=None, match="job.45")
+
+    def note_then_carry(rewrite: Rewrite, indexes: list[int]) -> None:
+        carried.append((len(indexes), lock.locked()))
+        carry_over(rewrite, indexes)
+
+    monkeypatch.setattr(Rewrite, "prepare", prepare_then_delete)
+    monkeypatch.setattr(Rewrite, "carry_over", note_then_carry)
+    place.log.engine.maintain()
+    assert carried == [(1, False), (0, True)]
+    place.cut()
+    assert seqs_of(place.log.diff("a")) == [41, 42, 43, 44, 45, 47, 48, 49, 50]

@@ -33,7 +33,7 @@ def plan_live_frames(idx: Buffer) -> list[tuple[int, int]]:
 
 
 class Rewrite:
-    """One rewrite: `prepare` reads and writes without the lock, `finish` swaps with it."""
+    """One rewrite: `prepare` and `settle` work without the lock, `finish` swaps with it."""
 
     def __init__(self, segment: Segment, *, home: SegmentStore | None = None) -> None:
         """Take a sealed segment; a cold one comes back to `home`, the hot store."""
@@ -65,7 +65,7 @@ class Rewrite:
         `TooManyFiles` says that no name was changed.
         """
         segment = self._segment
-        self._carry_over(sorted(segment.marked_since or ()))
+        self.carry_over(self.take_marked())
         segment.pin()
         segment.marked_since = None
         try:
@@ -75,13 +75,19 @@ class Rewrite:
 
     def _swap(self) -> None:
         segment, disk = self._segment, self._segment.disk
-        directory = paths.topic_dir(segment.topic_id)
-        for path in (segment.data_path, segment.idx_path):
-            disk.rename(path + paths.TEMPORARY_SUFFIX, path)
-            disk.sync_dir(directory)
+        disk.rename(segment.data_path + paths.TEMPORARY_SUFFIX, segment.data_path)
+        disk.sync_dir(paths.topic_dir(segment.topic_id))
+        disk.rename(segment.idx_path + paths.TEMPORARY_SUFFIX, segment.idx_path)
         if self._home is not None:
             segment.move_to_hot(self._home)
         segment.reload()
+
+    def settle(self) -> None:
+        """Make the new names durable; no lock is needed: until then a start builds the index."""
+        try:
+            self._segment.disk.sync_dir(paths.topic_dir(self._segment.topic_id))
+        except TooManyFiles as error:
+            raise DiskFailed(str(error)) from error
 
     def abandon(self) -> None:
         """Leave the segment as it is."""
@@ -91,7 +97,14 @@ class Rewrite:
             if disk.exists(path + paths.TEMPORARY_SUFFIX):
                 disk.unlink(path + paths.TEMPORARY_SUFFIX)
 
-    def _carry_over(self, indexes: list[int]) -> None:
+    def take_marked(self) -> list[int]:
+        """Return what was deleted since the last time, or since `prepare`; the lock is held."""
+        segment = self._segment
+        marked, segment.marked_since = segment.marked_since or set(), set()
+        return sorted(marked)
+
+    def carry_over(self, indexes: list[int]) -> None:
+        """Delete in the new files, synced, what was deleted in the old ones."""
         if not indexes:
             return
         disk = self._segment.disk

@@ -139,6 +139,7 @@ def test_what_a_rewrite_frees_is_what_it_says_before(disk: HostileDisk, segment:
     rewrite = Rewrite(segment)
     rewrite.prepare()
     rewrite.finish()
+    rewrite.settle()
     assert disk.size(segment.data_path) == size - freed == segment.data_bytes
     assert segment.reclaimable_bytes == 0, "or it would be rewritten again and again"
     assert (segment.count, segment.live_records, segment.last_seq) == (4, 1, 4)
@@ -154,6 +155,7 @@ def test_a_delete_during_a_rewrite_reaches_the_new_files(
     rewrite.prepare()
     segment.mark_deleted(array("Q", [2]))
     rewrite.finish()
+    rewrite.settle()
     assert segment.live_records == 2
     assert opened(disk.power_cut(0)).live_records == 2
 
