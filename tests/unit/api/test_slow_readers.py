@@ -25,7 +25,11 @@ async def open_sleeper(place: Place, url: str) -> EventReader:
     return sleeper
 
 
-def test_a_reader_that_stands_still_is_told_and_may_go_on_where_it_was(tmp_path: Path) -> None:
+def test_a_reader_that_stands_still_is_told_and_may_go_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "LINGER_S", 60)  # to read on, however busy the machine is
+
     async def scenario() -> None:
         async with serving(tmp_path, slow_reader_ms=300, stream_buffer_bytes=65_536) as place:
             await place.call("PUT", "/v0/topics/t", {"durability": "memory"})
