@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from topics.aio import AsyncLog
 from topics.api.append import answer_gathered, gather
+from topics.api.aside import UNPACK_BYTES, Aside
 from topics.api.auth import Caller, Keyring
 from topics.api.body import check_body_size, decode_body
 from topics.api.budget import plan_budgets
@@ -80,7 +81,7 @@ class App:
         self.config = config
         self.keyring = keyring
         self.clock = clock
-        self.loop, self.turns = loop, Turns(loop, clock)
+        self.loop, self.turns, self.aside = loop, Turns(loop, clock), Aside(loop)
         self.tickets = Tickets(clock)
         self.sessions = Sessions(clock)
         self.request_log = request_log
@@ -346,8 +347,17 @@ class App:
         if self.answers.used and route.needs_log and not route.is_stream:
             self.answers.check(exchange.caller)
         if head.is_encoded:
+            if len(exchange.body) > UNPACK_BYTES:
+                return self._unpack_and_handle(exchange)
             exchange.body = decode_body(head, exchange.body, head.body_max)
         return route.handle(self, exchange)
+
+    async def _unpack_and_handle(self, exchange: Exchange) -> None:
+        head, packed = exchange.head, exchange.body
+        exchange.body = await self.aside.run(partial(decode_body, head, packed, head.body_max))
+        waits = exchange.route.handle(self, exchange)
+        if waits is not None:
+            await waits
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run beside the requests; kept until it ends."""

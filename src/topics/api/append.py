@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from topics.aio import Gathered
+from topics.api.aside import WRITE_BYTES
 from topics.api.exchange import Exchange, reply_all
 from topics.api.partitions import append_partitioned, deal
 from topics.engine.append import Append
@@ -43,30 +44,31 @@ def append(app: "App", exchange: Exchange) -> Coroutine[Any, Any, None] | None:
     if len(exchange.body) > LARGE_BODY_BYTES:
         return _append_large(app, exchange, keyed=parent is not None)
     write = read_write(exchange.body, app.config, keyed=parent is not None)
-    return _append_read(app, exchange, topic, parent, write)
+    return _append_read(app, exchange, write, topic, parent)
 
 
 async def _append_large(app: "App", exchange: Exchange, *, keyed: bool) -> None:
-    """Read a body beside the event loop: the kernel does it without the GIL."""
-    read = partial(read_write, exchange.body, app.config, keyed=keyed)
-    write = await app.ready_log.run_aside(read)
-    engine = app.ready_log.log.engine
+    """Read a large body beside the loop; what is there is looked at again after that."""
+    write = await app.aside.run(partial(read_write, exchange.body, app.config, keyed=keyed))
+    engine = app.engine
     topic = engine.find_topic(exchange.name)
     parent = None if topic is not None else engine.find_partitioned(exchange.name)
-    if keyed is (parent is not None):
-        waits = _append_read(app, exchange, topic, parent, write)
-    else:  # it was made, or has ended, meanwhile: a body for partitions is read in another way
-        waits = append(app, exchange)
-    if waits is not None:
-        await waits
+    if (parent is not None) != keyed:
+        await _append_large(app, exchange, keyed=not keyed)
+        return
+    if topic is not None or parent is not None:
+        exchange.drop_body()
+    write = _with_head_key(exchange, write)
+    if topic is None or not await _write_aside(app, exchange, topic, write, created=False):
+        waits = _append_read(app, exchange, write, topic, parent)
+        if waits is not None:
+            await waits
 
 
 def _append_read(
-    app: "App", exchange: Exchange, topic: Topic | None, parent: Partitioned | None, write: Write
+    app: "App", exchange: Exchange, write: Write, topic: Topic | None, parent: Partitioned | None
 ) -> Coroutine[Any, Any, None] | None:
-    key = exchange.head.headers.get("idempotency-key")
-    if key:
-        write = _with_key(write, key)
+    write = _with_head_key(exchange, write)
     if parent is not None:
         append_partitioned(app, exchange, app.engine.plan_spread(parent, write), write)
         return None
@@ -181,9 +183,29 @@ async def _append_and_create(app: "App", exchange: Exchange, write: Write) -> No
     try:
         topic, created = await app.ready_log.topic_for_write(exchange.name, write)
     except TopicPartitioned:
-        append(app, exchange)  # it was made meanwhile, and reads the body in another way
+        waits = append(app, exchange)  # it was made meanwhile, and reads the body in another way
+        if waits is not None:
+            await waits
         return
-    _submit(app, exchange, topic, write, created=created)
+    if not await _write_aside(app, exchange, topic, write, created=created):
+        _submit(app, exchange, topic, write, created=created)
+
+
+async def _write_aside(
+    app: "App", exchange: Exchange, topic: Topic, write: Write, *, created: bool
+) -> bool:
+    """Write what takes a while beside the loop; False: it does not, or there is no room now."""
+    engine, waiter = app.engine, app.ready_log.waiter_of(topic)
+    shard = engine.shard_of(topic)
+    if len(write.batch.frames) <= WRITE_BYTES or app.parking.is_busy(shard):
+        return False
+    waiter.submit_gathered()  # asked for before this write
+    try:
+        appended = await app.aside.run(partial(engine.append, topic, write))
+    except Throttled:
+        return False
+    _Answer(exchange, shard, topic, created=created, waited_ms=0.0).give(appended)
+    return True
 
 
 def _submit(
@@ -223,7 +245,10 @@ class _Answer:
             return
         appended = ticket.answer
         assert isinstance(appended, Appended)
-        commit = self.shard.commit
+        self.give(appended)
+
+    def give(self, appended: Appended) -> None:
+        exchange, commit = self.exchange, self.shard.commit
         exchange.reply(
             201 if self.created else 200,
             b'{"topic":"%b","first_seq":%d,"last_seq":%d%b,"head_seq":%d,"count":%d,'
@@ -254,8 +279,11 @@ def _seqs(exchange: Exchange, first_seq: int, count: int) -> bytes:
     return b',"seqs":%b' % msgspec.json.encode(list(range(first_seq, first_seq + count)))
 
 
-def _with_key(write: Write, key: str) -> Write:
+def _with_head_key(exchange: Exchange, write: Write) -> Write:
     """Take the key of the header, which is checked also when the body has one, and wins."""
+    key = exchange.head.headers.get("idempotency-key")
+    if not key:
+        return write
     options = msgspec.structs.replace(write.options, idempotency_key=key)
     check_options(options)
     if write.options.idempotency_key is not None:

@@ -5,12 +5,14 @@ later from a callback on the event loop. A handler that needs to wait is a corou
 routes never make one.
 """
 
+import asyncio
 import gzip
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
+from topics.api.aside import PACK_BYTES
 from topics.api.auth import Caller
 from topics.api.error_response import encode_error
 from topics.api.head import Head
@@ -251,12 +253,33 @@ class Exchange:
     ) -> None:
         if self.answered:
             return
-        self.answered = True
         if len(body) >= GZIP_MIN_BYTES and self.accepts_gzip():
-            body = gzip.compress(body, compresslevel=1, mtime=0)
             headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+            if len(body) > PACK_BYTES:
+                self._reply_packed(status, body, content_type, headers)
+                return
+            body = _pack(body)
+        self.answered = True
         self.channel.send(self, status, content_type=content_type, headers=headers, body=body)
         self.app.on_answered(self, status)
+
+    def _reply_packed(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """Pack a large answer beside the loop; what comes behind it on its connection waits."""
+        app, size = self.app, len(body)
+        packing = app.aside.run(lambda: _pack(body))
+        app.answers.change(self.caller, size)
+        self.is_slow = True
+        self.channel.hold_behind(self)
+        self.answered = True
+
+        def send(packed: asyncio.Future[bytes]) -> None:
+            app.answers.change(self.caller, -size)
+            app.on_answered(self, status)
+            self.channel.send(
+                self, status, content_type=content_type, headers=headers, body=packed.result()
+            )
+
+        packing.add_done_callback(lambda done: app.guard(self.channel, lambda: send(done)))
 
     def fail(self, error: TopicsError) -> None:
         if isinstance(error, DiskFull):
@@ -310,6 +333,10 @@ def reply_all(app: "App", exchanges: Sequence[Exchange], bodies: Sequence[bytes]
         for index, taken in [(n, 0) for n in range(len(packets))] if few else send_each(packets):
             senders[index].send_rest(packets[index][1][taken:])
     app.metrics.latency_of(first.route, 200).observe(seconds * 1e6, times=answered)
+
+
+def _pack(body: bytes) -> bytes:
+    return gzip.compress(body, compresslevel=1, mtime=0)
 
 
 def _number(figure: float) -> bytes:

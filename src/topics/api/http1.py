@@ -323,8 +323,11 @@ class Http1Connection(asyncio.Protocol):
         stop = start + head.content_length
         if len(buffer) < stop:
             return self._body_is_open(head, start)
-        body = buffer[start:stop]
-        self._drop_front(stop)
+        if start == 0 and stop == len(buffer):
+            body, self._buffer = buffer, b""  # a large one is not copied
+        else:
+            body = buffer[start:stop]
+            self._drop_front(stop)
         self._dispatch(head, body)
         return True
 

@@ -193,6 +193,7 @@ class Server:
             self._sweep.cancel()
         if self.app.log is not None:
             await self.app.watches.save()
+        self.app.aside.close()
         log, self.app.log = self.app.log, None
         try:
             if log is not None:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.api.conftest import MakeApp
 from tests.unit.api.wire import HEALTH, HOST, HeldApp, Wire, answers, connect, post
 
+from topics.api.aside import PACK_BYTES
 from topics.api.chunks import MAX_LINES_AT_ONCE
 from topics.api.exchange import Exchange, reply_all
 from topics.api.head import MAX_HEAD_BYTES
@@ -257,6 +258,7 @@ def test_a_gzip_body_is_unpacked_and_a_long_answer_packed_when_asked(make_app: M
     connection.data_received(
         b"GET /openapi.json HTTP/1.1\r\n" + HOST + b"Accept-Encoding: br, gzip;q=0.5\r\n\r\n"
     )
+    app.finish_aside()
     (answer,) = answers(wire.take())
     assert answer.headers["content-encoding"] == "gzip"
     assert msgspec.json.decode(gzip.decompress(answer.body))["openapi"] == "3.1.0"
@@ -265,6 +267,39 @@ def test_a_gzip_body_is_unpacked_and_a_long_answer_packed_when_asked(make_app: M
     )
     (answer,) = answers(wire.take())
     assert "content-encoding" not in answer.headers
+
+
+PACKED = HEALTH.replace(b"\r\n\r\n", b"\r\nAccept-Encoding: gzip\r\n\r\n")
+
+
+def test_a_large_answer_is_packed_aside_and_what_is_behind_it_waits(app: HeldApp) -> None:
+    connection, wire = connect(app)
+    connection.data_received(PACKED * 2)
+    large = [b"%d" % number * PACK_BYTES * 2 for number in range(3)]
+    give(app.held[1], large[1])
+    connection.data_received(HEALTH)
+    assert len(app.held) == 2, "it is not begun while a large answer is packed"
+    assert app.answers.used == len(large[1])
+    give(app.held[0], large[0])
+    assert (wire.sent, connection.is_idle) == (b"", False)
+    app.finish_aside()
+    give(app.held[2], b"ok")
+    first, second, third = answers(wire.take())
+    assert [gzip.decompress(answer.body) for answer in (first, second)] == large[:2]
+    assert (third.body, app.answers.used) == (b"ok", 0)
+
+
+def test_who_leaves_while_an_answer_is_packed_is_counted_once(make_app: MakeApp) -> None:
+    app = make_app(keys="k")
+    connection, _ = connect(app)
+    asked = PACKED.replace(b"health", b"topics").replace(
+        b"\r\n\r\n", b"\r\nAuthorization: Bearer k\r\n\r\n"
+    )
+    connection.data_received(asked)
+    give(app.held[0], b"x" * PACK_BYTES * 2)
+    connection.connection_lost(None)
+    app.finish_aside()
+    assert (app.keyring.identify("k").requests, app.answers.used) == (0, 0)
 
 
 def test_what_comes_behind_a_refusal_is_dropped_up_to_a_bound(make_app: MakeApp) -> None:

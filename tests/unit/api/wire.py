@@ -122,7 +122,13 @@ class HeldApp(App):
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
+    def finish_aside(self) -> None:
+        """Wait for what is done beside the loop, and take it."""
+        self.loop.run_until_complete(self.aside.run(lambda: None))
+        self.turn()
+
     def close(self) -> None:
+        self.aside.close()
         self.loop.close()
 
 
