@@ -26,10 +26,15 @@ def load(
     *,
     dry_run: bool = False,
     size: int = 1 << 20,
+    drop_dead_letter_meta: bool = False,
     **given: Any,  # noqa: ANN401 - any input
 ) -> dict[str, Any]:
     options = LoadOptions(
-        url=feed.url, topic=feed.topic, input=LoadInput(**given), segment_bytes=size
+        url=feed.url,
+        topic=feed.topic,
+        input=LoadInput(**given),
+        segment_bytes=size,
+        drop_dead_letter_meta=drop_dead_letter_meta,
     )
     with JobRun("bulk-load", dry_run=dry_run) as run:
         bulk_load(spark, options, run)
@@ -117,6 +122,20 @@ def test_a_table_of_records_is_taken_as_it_is(
         {"$seq": 1, "$ts": 1_700_000_000_000, "$tag": "t", "data": [1]},
         {"$seq": 2, "$ts": 1_700_000_000_001, "meta": {"m": 1}, "data": "x"},
     ]
+
+
+def test_dead_letters_of_a_table_are_loaded_as_the_jobs_they_were(
+    spark: "SparkSession", server: ServerProcess, feed: Feed, tmp_path: Path
+) -> None:
+    metas = ['{"m": 1}', '{"a":1,"$dead_letter_from":"q"}', '{"$dead_letter_from":"q"}']
+    path = str(tmp_path / "in.parquet")
+    pq.write_table(pa.table({"data": ["1", "2", "3"], "meta": metas}), path)
+    with pytest.raises(Exception, match=r"BadRow: row 1 of task 0: .*--drop-dead-letter-meta"):
+        load(spark, feed, format="parquet", path=path)
+    assert uploads(server) == []
+    load(spark, feed, drop_dead_letter_meta=True, format="parquet", path=path)
+    found = [(record["data"], record.get("meta")) for record in feed.records()]
+    assert found == [(1, {"m": 1}), (2, {"a": 1}), (3, None)]
 
 
 def test_a_bad_line_leaves_no_topic_and_no_files(

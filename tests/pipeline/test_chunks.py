@@ -80,6 +80,19 @@ def test_text_is_taken_as_json_and_kept_as_it_is() -> None:
     assert sent(chunk)["producer_id"] == "p"
 
 
+def test_a_dead_letter_is_a_bad_row_unless_it_shall_be_what_it_was() -> None:
+    kept = {"$dead_letter_from": "q", "$dead_letter_meta": {"b": [1]}}
+    metas = [{"a": 1, "$dead_letter_from": "q"}, {"$dead_letter_from": "q"}, kept, {"c": "$dead_"}]
+    texts = [json.dumps(meta) for meta in metas]
+    with pytest.raises(BadRow, match=r"'\$dead_letter_from'.* dropDeadLetterMeta=true"):
+        chunked(encoded(data=["1"] * 4, meta=texts))
+    batch = pa.RecordBatch.from_pydict({"data": ["1"] * 4, "meta": texts})
+    (chunk,) = chunked(list(encode_rows(batch, topic="out", drop_dead_letter_meta=True)))
+    assert [record.get("meta") for record in sent(chunk)["records"]] == [
+        {"a": 1}, None, {"b": [1]}, {"c": "$dead_"},
+    ]  # fmt: skip
+
+
 def test_structs_lists_and_maps_become_json() -> None:
     values = [{"n": 1, "d": Decimal("1.50"), "l": [1, None], "t": None}]
     kind = pa.struct(

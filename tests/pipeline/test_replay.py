@@ -53,6 +53,21 @@ def test_rows_of_a_table_come_back_at_the_rate_that_was_asked_for(
     assert found[-1]["$ts"] - found[0]["$ts"] >= 900
 
 
+def test_dead_letters_are_replayed_as_the_jobs_they_were(spark: "SparkSession", feed: Feed) -> None:
+    queue = f"{feed.topic}.jobs"
+    path = f"/v0/topics/{queue}"
+    config = {"type": "queue", "max_deliveries": 1, "dead_letter": feed.topic}
+    feed.call("PUT", path, json=config)
+    feed.call("POST", path, json={"records": [{"data": 1, "meta": {"a": 1}}]})
+    feed.call("POST", f"{path}/claim", json={"node": "w"})
+    feed.call("POST", f"{path}/nack", json={"node": "w", "seqs": [1]})
+    feed.call("POST", f"{path}/claim", json={"node": "w"})
+    with pytest.raises(Exception, match=r"'\$dead_letter_from'.*--drop-dead-letter-meta"):
+        run_replay(spark, feed, topic=feed.topic)
+    run_replay(spark, feed, topic=feed.topic, drop_dead_letter_meta=True)
+    assert shown(feed.records(f"{feed.topic}.copy")) == [{"data": 1, "meta": {"a": 1}}]
+
+
 def test_a_pace_waits_for_what_is_new_alone() -> None:
     clock = ManualClock()
     pace = Pace(100, clock=clock)

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from topics.cli import exit_codes
+from topics.cli.connect import DropDeadLetterMeta
 from topics.cli.job import (
     DEFAULT_MASTER,
     DEFAULT_URL,
@@ -138,6 +139,7 @@ def run_bulk_load_command(  # noqa: PLR0913 - one argument a flag
         list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="for Spark's reader")
     ] = None,
     config: Annotated[str, typer.Option("--config", help="of the topic, as JSON")] = "{}",
+    drop_dead_letter_meta: DropDeadLetterMeta = False,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     master: Master = DEFAULT_MASTER,
@@ -153,7 +155,10 @@ def run_bulk_load_command(  # noqa: PLR0913 - one argument a flag
     token = read_token(token_file)
     path = None if kind == "kafka" else _source(source)
     given = parse_input(kind, path=path, tag=tag, ts=ts, schema=schema, options=_options(option))
-    options = LoadOptions(url=url, topic=topic, token=token, input=given, config=_config(config))
+    options = LoadOptions(
+        url=url, topic=topic, token=token, input=given, config=_config(config),
+        drop_dead_letter_meta=drop_dead_letter_meta,
+    )  # fmt: skip
     output = Output(as_json=as_json, dry_run=dry_run, metrics=metrics)
     with (
         run_job("bulk-load", output, url=url, token=token, table=topic) as run,
@@ -174,6 +179,7 @@ def run_replay_command(  # noqa: PLR0913 - one argument a flag
     first_seq: Annotated[int, typer.Option("--from", min=1, help="first seq")] = 1,
     last_seq: Annotated[int | None, typer.Option("--to", min=1, help="last seq")] = None,
     rate: Annotated[int | None, typer.Option("--rate", min=1, help="records a second")] = None,
+    drop_dead_letter_meta: DropDeadLetterMeta = False,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     master: Master = DEFAULT_MASTER,
@@ -189,6 +195,7 @@ def run_replay_command(  # noqa: PLR0913 - one argument a flag
     options = ReplayOptions(
         url=url, token=token, into=into, name=name, topic=topic, lake=_absolute(lake), where=where,
         first_seq=first_seq, last_seq=last_seq, records_per_second=rate,
+        drop_dead_letter_meta=drop_dead_letter_meta,
     )  # fmt: skip
     output = Output(as_json=as_json, dry_run=dry_run, metrics=metrics)
     with (

@@ -31,6 +31,9 @@ ContextName = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines, as in a pipe")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, do nothing")]
+DropDeadLetterMeta = Annotated[
+    bool, typer.Option("--drop-dead-letter-meta", help="take dead letters as the jobs they were")
+]
 
 
 def connect(url: str | None, context: str | None, *, patience_s: float | None = None) -> "Topics":

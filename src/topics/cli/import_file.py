@@ -8,7 +8,7 @@ import typer
 import xxhash
 
 from topics.cli.completion import complete_topics
-from topics.cli.connect import AsJson, ContextName, DryRun, Url, connect
+from topics.cli.connect import AsJson, ContextName, DropDeadLetterMeta, DryRun, Url, connect
 from topics.cli.files.source import Source, open_source
 from topics.cli.output import print_rows
 from topics.cli.progress import Step, record_bar
@@ -37,6 +37,7 @@ def run_import(
     run: Annotated[
         str, typer.Option("--run", metavar="NAME", help="another name appends the same file again")
     ] = "",
+    drop_dead_letter_meta: DropDeadLetterMeta = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
     url: Url = None,
@@ -50,7 +51,10 @@ def run_import(
     """
     rows = []
     with ExitStack() as stack:
-        sources = [stack.enter_context(open_source(name)) for name in files]
+        sources = [
+            stack.enter_context(open_source(name, drop_dead_letter_meta=drop_dead_letter_meta))
+            for name in files
+        ]
         client = stack.enter_context(connect(url, context))
         step = stack.enter_context(record_bar("importing", sum(s.count for s in sources)))
         keyed = _has_partitions(client, topic)

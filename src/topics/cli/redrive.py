@@ -15,13 +15,13 @@ from topics.errors import (
     TopicNotFound,
     TopicPartitioned,
 )
+from topics.model.dead_letters import FROM
 from topics.model.diff import Record
 from topics.model.topics import TopicState
 
 if TYPE_CHECKING:
     from topics.client import Topics
 
-FROM = "$dead_letter_from"
 AT_ONCE = 1_000
 
 

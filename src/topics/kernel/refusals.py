@@ -116,7 +116,8 @@ _MESSAGES: Final[dict[int, tuple[type[RequestError], str]]] = {
     META_TOO_LONG: (RequestError, _RECORD + "'meta' is longer than {limit} bytes: shorten it"),
     META_OF_SERVER: (
         RequestError,
-        _RECORD + "'meta' has a key that begins with $dead_letter_: only the server writes those",
+        _RECORD + "'meta' has a key that begins with $dead_letter_: only the server writes those, "
+        "rename or drop it",
     ),
     RECORD_TOO_LARGE: (
         RecordTooLarge,

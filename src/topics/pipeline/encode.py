@@ -13,7 +13,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from topics.errors import BadRow, OptionError, RequestError
 from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS, Limits, check_topic_name
+from topics.model.dead_letters import drop_letter_keys, find_letter_key
 from topics.pipeline.encode_value import value_texts
+from topics.pipeline.letter_meta import letter_reason
 
 COLUMNS: Final = ("data", "topic", "key", "tag", "node", "meta")
 _LIMITS: Final = Limits()
@@ -56,7 +58,9 @@ def check_columns(types: dict[str, str], *, topic: str | None) -> None:
             raise OptionError(f"the column `{name}` is a {kind}: make it a string first")
 
 
-def encode_rows(batch: pa.RecordBatch, *, topic: str | None) -> Iterator[OutRow]:
+def encode_rows(
+    batch: pa.RecordBatch, *, topic: str | None, drop_dead_letter_meta: bool = False
+) -> Iterator[OutRow]:
     """Make a record of each row, in their order."""
     columns = {
         name: _cells(batch.column(name), as_json=name in ("data", "meta"))
@@ -68,6 +72,8 @@ def encode_rows(batch: pa.RecordBatch, *, topic: str | None) -> Iterator[OutRow]
     ):
         try:
             target = _check_target(topic if to is None else to)
+            if isinstance(meta, str):
+                meta = _settle_letter(meta, drop=drop_dead_letter_meta)  # noqa: PLW2901 - the same, settled
             record = _record(data, key, tag, node, meta)
         except BadRow as error:
             yield OutRow(None, None, str(error), _shown(data))
@@ -111,6 +117,18 @@ def _record(
         node=UNSET if node is None else node,
         meta=UNSET if meta is None else Raw(meta.encode()),
     )
+
+
+def _settle_letter(meta: str, *, drop: bool) -> str | None:
+    """Return the meta that a dead letter had before, or refuse it: the server would, too."""
+    text = meta.encode()
+    key = find_letter_key(text)
+    if key is None:
+        return meta
+    if not drop:
+        raise BadRow(letter_reason(key))
+    kept = bytes(drop_letter_keys(text))
+    return None if kept == b"null" else kept.decode()
 
 
 def _check_target(topic: str | None) -> str:

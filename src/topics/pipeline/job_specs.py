@@ -137,12 +137,13 @@ class ReplayJob(OnceJob, frozen=True, kw_only=True, tag="replay"):
     first_seq: Count = field(name="from", default=1)
     last_seq: Count | None = field(name="to", default=None)
     rate: Count | None = None
+    drop_dead_letter_meta: bool = False
 
     def options(self, url: str, token: Token | None) -> ReplayOptions:
         return ReplayOptions(
             url=url, token=token, into=self.into, name=self.name, topic=self.topic,
             lake=self.lake, where=self.where, first_seq=self.first_seq, last_seq=self.last_seq,
-            records_per_second=self.rate,
+            records_per_second=self.rate, drop_dead_letter_meta=self.drop_dead_letter_meta,
         )  # fmt: skip
 
     def check(self, url: str) -> None:
@@ -161,13 +162,17 @@ class BulkLoadJob(OnceJob, frozen=True, kw_only=True, tag="bulk-load"):
     schema: str | None = None
     option: dict[str, str] = {}
     config: dict[str, Any] = {}
+    drop_dead_letter_meta: bool = False
 
     def options(self, url: str, token: Token | None) -> LoadOptions:
         given = LoadInput(
             format=self.format, path=self.path, schema=self.schema, tag=self.tag, ts=self.ts,
             options=self.option,
         )  # fmt: skip
-        return LoadOptions(url=url, token=token, topic=self.topic, input=given, config=self.config)
+        return LoadOptions(
+            url=url, token=token, topic=self.topic, input=given, config=self.config,
+            drop_dead_letter_meta=self.drop_dead_letter_meta,
+        )  # fmt: skip
 
     def check(self, url: str) -> None:
         super().check(url)

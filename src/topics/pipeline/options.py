@@ -75,6 +75,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
     batch_records: int = BATCH_RECORDS_MAX
     records_per_second: int | None = None
     """Of one task."""
+    drop_dead_letter_meta: bool = False
 
 
 class _Given:
@@ -113,7 +114,7 @@ SOURCE_OPTIONS: Final = (
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     "url", "token", "tokenFile", "topic", "sinkId", "onBadRow", "deadLetterTopic", "batchRecords",
-    "recordsPerSecond",
+    "recordsPerSecond", "dropDeadLetterMeta",
 )  # fmt: skip
 
 
@@ -176,6 +177,7 @@ def parse_sink_options(
             options.take("batchRecords", _parse_positive) or BATCH_RECORDS_MAX, BATCH_RECORDS_MAX
         ),
         records_per_second=options.take("recordsPerSecond", _parse_positive),
+        drop_dead_letter_meta=options.take("dropDeadLetterMeta", _parse_bool) is True,
     )
 
 

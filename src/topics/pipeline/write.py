@@ -72,7 +72,11 @@ class _Sink:
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[OutRow]:
         for batch in batches:
-            yield from encode_rows(batch, topic=self._options.topic)
+            yield from encode_rows(
+                batch,
+                topic=self._options.topic,
+                drop_dead_letter_meta=self._options.drop_dead_letter_meta,
+            )
 
 
 class TopicsWriter(DataSourceArrowWriter):

@@ -167,6 +167,40 @@ def test_nothing_is_written_of_a_file_with_a_bad_line(
     assert run("import", str(tmp_path), topic).code == exit_codes.USAGE
 
 
+def letters(api: Topics, metas: list[dict[str, Any] | None]) -> str:
+    """Make a topic of the dead letters of jobs with such metas; the first record is a plain one."""
+    dead, queue = fresh("dead"), fresh("q")
+    api.append(dead, [{"data": "plain", "meta": {"k": 0}}])
+    api.create(queue, type="queue", max_deliveries=1, dead_letter=dead)
+    api.append(
+        queue, [{"data": 1} if meta is None else {"data": 1, "meta": meta} for meta in metas]
+    )
+    jobs = api.claim(queue, node="w", max=9).jobs
+    api.nack(queue, [job.seq for job in jobs], node="w")
+    assert api.claim(queue, node="w").jobs == []
+    return dead
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_dead_letters_in_a_file_are_refused_with_the_way_to_take_them(
+    run: Run, api: Topics, tmp_path: Path, kind: str
+) -> None:
+    full = {f"k{number}": number for number in range(64)}
+    dead, dest, file = letters(api, [{"a": 1}, None, full]), fresh("in"), str(tmp_path / "file")
+    assert run("export", dead, "-o", file, "--format", kind).code == exit_codes.OK
+    for flags in ([], ["--dry-run"]):
+        refused = run("import", file, dest, *flags)
+        assert refused.code == exit_codes.ERROR
+        where = "line 2" if kind == "ndjson" else "row 2"
+        assert f"{where} of {file} is a dead letter: its meta has '$dead_letter_" in refused.err
+        assert "--drop-dead-letter-meta" in refused.err
+    assert dest not in api.topics()
+    for written in (4, 0):
+        (taken,) = run("import", file, dest, "--drop-dead-letter-meta").lines
+        assert taken["written"] == written
+    assert [r.meta for r in api.diff(dest).records] == [{"k": 0}, {"a": 1}, None, full]
+
+
 def test_what_tail_prints_can_be_imported(run: Run, api: Topics, tmp_path: Path) -> None:
     topic, dest = fresh("lossy"), fresh("in")
     api.create(topic, cap_records=1)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import IO, Final
 
-from topics.cli.files.record import FileRecord, encode_line, parse_line
+from topics.cli.files.record import FileRecord, encode_line, parse_line, settle_letter
 from topics.cli.output import escape_hidden
 from topics.errors import RequestError
 
@@ -32,7 +32,9 @@ class NdjsonWriter:
         """Leave the lines as they are: each is whole."""
 
 
-def read_ndjson(source: IO[bytes], name: str) -> Iterator[FileRecord]:
+def read_ndjson(
+    source: IO[bytes], name: str, *, drop_dead_letter_meta: bool
+) -> Iterator[FileRecord]:
     """Yield the records of a file; empty lines, and those that tell of a loss, are none."""
     number = 0
     while line := source.readline(LINE_BYTES_MAX):
@@ -41,6 +43,7 @@ def read_ndjson(source: IO[bytes], name: str) -> Iterator[FileRecord]:
             raise RequestError(f"line {number} of {name} is too long for a record")
         if line.isspace():
             continue
-        record = parse_line(line, where=f"line {number} of {name}")
+        where = f"line {number} of {name}"
+        record = parse_line(line, where=where)
         if record is not None:
-            yield record
+            yield settle_letter(record, drop=drop_dead_letter_meta, where=where)

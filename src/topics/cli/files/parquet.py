@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Raw
 
-from topics.cli.files.record import FileRecord
+from topics.cli.files.record import FileRecord, settle_letter
 from topics.errors import ConfigError, RequestError
 from topics.model.diff import NO_META
 
@@ -81,7 +81,9 @@ class ParquetWriter:
         self._rows, self._bytes = [], 0
 
 
-def read_parquet(source: IO[bytes], name: str) -> Iterator[FileRecord]:
+def read_parquet(
+    source: IO[bytes], name: str, *, drop_dead_letter_meta: bool
+) -> Iterator[FileRecord]:
     """Yield the rows of a file that has a column `data` of JSON text."""
     pa, pq = _pyarrow()
     try:
@@ -93,7 +95,10 @@ def read_parquet(source: IO[bytes], name: str) -> Iterator[FileRecord]:
         for batch in file.iter_batches(batch_size=1_000, columns=there):
             for row in batch.to_pylist():
                 number += 1
-                yield _record(row, where=f"row {number} of {name}")
+                where = f"row {number} of {name}"
+                yield settle_letter(
+                    _record(row, where=where), drop=drop_dead_letter_meta, where=where
+                )
     except pa.ArrowException as error:
         raise RequestError(f"{name} cannot be read as Parquet: {error}") from error
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from topics.errors import RequestError
+from topics.model.dead_letters import drop_letter_keys, find_letter_key
 from topics.model.diff import NO_META, Record
 
 KEY_FIELD: Final = "$key"
@@ -73,6 +74,19 @@ def split_key(meta: Raw) -> tuple[Raw, str | None]:
         return meta, None
     rest = text[len(_KEY_START) + len(raw_key) :]
     return (Raw(b"{" + rest[1:]) if rest.startswith(b",") else NO_META), key
+
+
+def settle_letter(record: FileRecord, *, drop: bool, where: str) -> FileRecord:
+    """Return a dead letter as it was before it died, or refuse it: the server would, too."""
+    key = find_letter_key(record.meta)
+    if key is None:
+        return record
+    if not drop:
+        raise RequestError(
+            f"{where} is a dead letter: its meta has {key!r}, which only the server writes. Rename "
+            "the key, or give --drop-dead-letter-meta to import the record as it was before it died"
+        )
+    return msgspec.structs.replace(record, meta=drop_letter_keys(record.meta))
 
 
 def encode_line(record: FileRecord) -> bytes:

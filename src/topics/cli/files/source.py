@@ -34,23 +34,30 @@ class Source(Struct, frozen=True, kw_only=True):
     identity: str
     count: int
     version: tuple[int, int]
+    drop_dead_letter_meta: bool
 
     def records(self) -> Iterator[FileRecord]:
         """Yield its records once more; a file that is another one by now is refused at its end."""
-        yield from _records(self.file, self.name)
+        yield from _records(self.file, self.name, drop_dead_letter_meta=self.drop_dead_letter_meta)
         if _version(self.file) != self.version:
             raise RequestError(f"{self.name} changed while it was read")
 
 
 @contextmanager
-def open_source(name: str) -> Iterator[Source]:
+def open_source(name: str, *, drop_dead_letter_meta: bool = False) -> Iterator[Source]:
     """Open a file, or stdin, and look through all of it: what cannot be read is told now."""
     try:
         with _opened(name) as file:
             version = _version(file)
-            count = sum(1 for _ in _records(file, name))
+            found = _records(file, name, drop_dead_letter_meta=drop_dead_letter_meta)
+            count = sum(1 for _ in found)
             yield Source(
-                name=name, file=file, identity=identity_of(file), count=count, version=version
+                name=name,
+                file=file,
+                identity=identity_of(file),
+                count=count,
+                version=version,
+                drop_dead_letter_meta=drop_dead_letter_meta,
             )
     except OSError as problem:
         raise ConfigError(f"{name} cannot be read: {problem.strerror or problem}") from problem
@@ -64,11 +71,12 @@ def identity_of(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _records(file: IO[bytes], name: str) -> Iterator[FileRecord]:
+def _records(file: IO[bytes], name: str, *, drop_dead_letter_meta: bool) -> Iterator[FileRecord]:
     file.seek(0)
     is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
     file.seek(0)
-    return (read_parquet if is_parquet else read_ndjson)(file, name)
+    read = read_parquet if is_parquet else read_ndjson
+    return read(file, name, drop_dead_letter_meta=drop_dead_letter_meta)
 
 
 def _opened(name: str) -> IO[bytes]:

@@ -36,6 +36,7 @@ from topics.errors import (
 )
 from topics.limits import MAX_KEY_BYTES, MAX_META_KEYS
 from topics.model.append import Appended, WriteOptions
+from topics.model.dead_letters import DELIVERIES, FROM, ORIGINAL_META, SRC_SEQ
 from topics.model.diff import Record
 from topics.model.json_text import decode_object, decode_text, decode_value, has_utf8
 
@@ -43,8 +44,6 @@ MOVES_MAX = 256
 """Moves of one queue that share a sync."""
 META_ROOM_BYTES = 1024
 """What a copy may be larger than a record may be: the three fields that say where it comes from."""
-FROM, DELIVERIES, SRC_SEQ = "$dead_letter_from", "$dead_letter_deliveries", "$dead_letter_src_seq"
-ORIGINAL_META = "$dead_letter_meta"
 KEY = "$key"
 REFUSALS = (RequestError, RetryLater, ShardReadOnly, Exhausted)
 """The dead-letter topic takes nothing now: the job stays aside until a later try."""

@@ -15,19 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from topics.engine.diff import DiffRequest
-from topics.engine.queues.dead_letters import (
-    DELIVERIES,
-    FROM,
-    META_ROOM_BYTES,
-    ORIGINAL_META,
-    REFUSALS,
-    SRC_SEQ,
-)
+from topics.engine.queues.dead_letters import META_ROOM_BYTES, REFUSALS
 from topics.engine.request import Write, build_write
 from topics.engine.topics.partitioned import Partitioned
 from topics.engine.topics.topic import Topic
 from topics.errors import NotAQueue, RequestError, TopicExistsIncompatible, TopicsError
 from topics.model.append import WriteOptions
+from topics.model.dead_letters import DELIVERIES, FROM, ORIGINAL_META, SRC_SEQ
 from topics.model.diff import Record
 from topics.model.json_text import decode_object
 from topics.model.queues import Redriven, Stopped

@@ -24,6 +24,7 @@ from topics.limits import check_topic_name
 from topics.model.uploads import BuiltSegment, UploadState
 from topics.pipeline.build_segments import SEGMENT_BYTES, Target, build_segments, to_columns
 from topics.pipeline.jobs.job import JobRun
+from topics.pipeline.letter_meta import settle_letters
 from topics.pipeline.lines import LineRange, count_lines, pack_ranges, plan_ranges, read_lines
 from topics.pipeline.load_input import LoadInput, check_input, read_input
 from topics.pipeline.options import Token
@@ -46,6 +47,7 @@ class LoadOptions(Struct, frozen=True, kw_only=True):
     token: Token | None = None
     config: dict[str, Any] = {}
     segment_bytes: int = SEGMENT_BYTES
+    drop_dead_letter_meta: bool = False
 
 
 class Share(Struct, frozen=True):
@@ -77,7 +79,7 @@ def bulk_load(
     """Load files into a topic that is not there yet; the summary of the run says what came."""
     check_load(options)
     ts = (clock or SystemClock()).now_ms()
-    with closing(_open(spark, options.input, ts)) as rows:
+    with closing(_open(spark, options, ts)) as rows:
         shares = plan_shares(rows.count())
         total = sum(share.rows for share in shares.values())
         run.detail.update(topic=options.topic, tasks=len(shares), records=total)
@@ -91,22 +93,28 @@ def bulk_load(
     run.step(rows=total)
 
 
-def _open(spark: "SparkSession", given: LoadInput, ts: int) -> Rows:
+def _open(spark: "SparkSession", options: LoadOptions, ts: int) -> Rows:
     """Read plain lines without the JVM, everything else through Spark's readers."""
+    given = options.input
     ranges = None
     if given.format == "jsonl" and not (given.tag or given.ts or given.options):
         ranges = plan_ranges(str(given.path))
-    return FrameRows(spark, given, ts) if ranges is None else LineRows(spark, ranges, ts)
+    if ranges is not None:
+        return LineRows(spark, ranges, ts)
+    return FrameRows(spark, given, ts, drop_dead_letter_meta=options.drop_dead_letter_meta)
 
 
 class FrameRows:
     """The rows of a DataFrame."""
 
-    def __init__(self, spark: "SparkSession", given: LoadInput, ts: int) -> None:
+    def __init__(
+        self, spark: "SparkSession", given: LoadInput, ts: int, *, drop_dead_letter_meta: bool
+    ) -> None:
         frame = read_input(spark, given)
         # Both passes must see one order, and rows of one time have none.
         self._frame = frame.persist() if "ts" in frame.columns else frame
         self._ts = ts
+        self._drop = drop_dead_letter_meta
 
     def close(self) -> None:
         if "ts" in self._frame.columns:
@@ -119,11 +127,20 @@ class FrameRows:
         return {row["task"]: row["count"] for row in counted}
 
     def run(self, work: Work) -> list[str]:
-        ts = self._ts
+        ts, drop = self._ts, self._drop
+
+        def columns(number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Columns]:
+            first = 0
+            for batch in batches:
+                if batch.num_rows:
+                    where = f"task {number}"
+                    settled = settle_letters(batch, drop=drop, where=where, first=first)
+                    yield to_columns(settled, ts=ts)
+                    first += batch.num_rows
 
         def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            columns = (to_columns(batch, ts=ts) for batch in batches if batch.num_rows)
-            yield _texts(work(_task_number(), columns))
+            number = _task_number()
+            yield _texts(work(number, columns(number, batches)))
 
         return [row["text"] for row in self._frame.mapInArrow(task, _DDL).collect()]
 

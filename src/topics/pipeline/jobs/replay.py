@@ -43,6 +43,8 @@ class ReplayOptions(Struct, frozen=True, kw_only=True):
     first_seq: int = 1
     last_seq: int | None = None
     records_per_second: int | None = None
+    drop_dead_letter_meta: bool = False
+    """Dead letters become again what they were before they died."""
 
 
 def replay(spark: "SparkSession", options: ReplayOptions, run: JobRun) -> None:
@@ -84,6 +86,8 @@ def _sink(options: ReplayOptions) -> dict[str, str]:
     if options.records_per_second is not None:
         given["recordsPerSecond"] = str(options.records_per_second)
         given["batchRecords"] = str(options.records_per_second * CHUNK_S)
+    if options.drop_dead_letter_meta:
+        given["dropDeadLetterMeta"] = "true"
     return given
 
 
