@@ -86,7 +86,9 @@ COMMANDS = (
     Later("config", "topics.cli.config:config_app", "Look at the settings."),
     Later("topic", "topics.cli.topic:topic_app", "Look at topics, make, change and remove them."),
     Later("group", "topics.cli.group:group_app", "Look at consumer groups, move and remove them."),
-    Later("queue", "topics.cli.queue:queue_app", "Look at queues; claim, ack and redrive jobs."),
+    Later(
+        "queue", "topics.cli.queue:queue_app", "Look at queues; put, claim, ack and redrive jobs."
+    ),
     Later("router", "topics.cli.router:router_app", "Look at routers, make and remove them."),
     Later("context", "topics.cli.context:context_app", "Name servers, and pick one."),
     Later("pipeline", "topics.cli.pipeline:pipeline_app", "Bulk work on Spark."),
