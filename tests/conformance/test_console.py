@@ -141,6 +141,22 @@ def test_a_key_is_shown_only_names_of_its_own(browser: httpx.Client, view: str) 
     assert browser.get("/console/topics/in.q").status_code == 200
 
 
+def test_the_letters_of_partitions_are_counted_and_can_be_redriven(
+    browser: httpx.Client, server: ServerProcess
+) -> None:
+    queue = fresh("in.spread")
+    with open_client(server.url, key=OWNER) as client:
+        ok(client.put(f"/v0/topics/{queue}.dead", json={"partitions": 2}), 201)
+        config = {"type": "queue", "max_deliveries": 1, "dead_letter": f"{queue}.dead"}
+        ok(client.put(f"/v0/topics/{queue}", json=config), 201)
+        ok(client.post(f"/v0/topics/{queue}", json={"records": [{"data": 1}]}))
+        for step, body in (("claim", {}), ("nack", {"seqs": [1]}), ("claim", {})):
+            ok(client.post(f"/v0/topics/{queue}/{step}", json={"node": "w", **body}))
+    sign_in(browser, OWNER)
+    (shown,) = ok(browser.get("/console/data/queues", params={"q": queue}))["queues"]
+    assert (shown["dead_letter"], shown["dead"], shown["redrivable"]) == (f"{queue}.dead", 1, True)
+
+
 def test_sending_again_needs_what_reading_and_writing_need(browser: httpx.Client) -> None:
     sign_in(browser, READER)
     headers = {"X-Topics-CSRF": token_of(browser.get("/"))}
