@@ -37,6 +37,8 @@ class Told:
     durable: Promise = field(default_factory=Promise)
     ack_asked: set[int] = field(default_factory=set)
     end_asked: set[int] = field(default_factory=set)
+    end_unsure: set[int] = field(default_factory=set)
+    """Leases whose end was asked for since the last sync: it may outlive a claim that followed."""
 
 
 class Cut(NamedTuple):
@@ -99,14 +101,14 @@ class QueueRun:
 
     def ack(self, node: str, *seqs: int) -> None:
         self.told.ack_asked |= set(seqs)
-        self.told.end_asked |= set(seqs)
+        self._ask_end(seqs)
         acked = self.log.ack("jobs", seqs, node=node)
         assert acked.acked_seqs == sorted(seqs)
         self.told.answered.acked |= set(seqs)
         self._end(seqs)
 
     def nack(self, node: str, *seqs: int, delay_ms: int = 0) -> None:
-        self.told.end_asked |= set(seqs)
+        self._ask_end(seqs)
         self.log.nack("jobs", seqs, node=node, delay_ms=delay_ms)
         self._end(seqs)
 
@@ -118,7 +120,15 @@ class QueueRun:
         for step in steps:
             getattr(self.log.engine, step)()
             if step in {"sync", "snapshot"}:
-                self.told.durable = deepcopy(self.told.answered)
+                self._synced()
+
+    def _ask_end(self, seqs: tuple[int, ...]) -> None:
+        self.told.end_asked |= set(seqs)
+        self.told.end_unsure |= set(seqs)
+
+    def _synced(self) -> None:
+        self.told.durable = deepcopy(self.told.answered)
+        self.told.end_unsure = set()
 
     def _end(self, seqs: tuple[int, ...]) -> None:
         for seq in seqs:
@@ -127,7 +137,7 @@ class QueueRun:
 
     def _answered(self) -> None:
         if self._durability == "fsync":
-            self.told.durable = deepcopy(self.told.answered)
+            self._synced()
 
     # Looking.
 
@@ -186,6 +196,8 @@ def _check_leases(run: QueueRun, cut: Cut, promise: Promise) -> None:
     """With durable leases nobody else gets what somebody holds."""
     if run.log.state("jobs").config.leases_durable:
         held = set(promise.leases) - cut.told.end_asked
+        if promise is cut.told.durable:
+            held -= cut.told.end_unsure
         taken = set(run.claim("stranger", 1_000))
         require(not taken & held, f"{sorted(taken & held)} have two live leases")
 
