@@ -34,6 +34,7 @@ from topics.limits import (
     MAX_CONTROL_BODY_BYTES,
     MAX_KEYLESS_BODY_BYTES,
     MAX_LIST_BODY_BYTES,
+    MAX_SEGMENTS_BODY_BYTES,
     Limits,
 )
 
@@ -97,6 +98,8 @@ def _body_bytes(kinds: tuple[str, ...], *, is_keyless: bool) -> int | None:
     """Return the largest body of a route; None where records come: as large as any may be."""
     if "records" in kinds:
         return None
+    if "segments" in kinds:
+        return MAX_SEGMENTS_BODY_BYTES
     if "list" in kinds:
         return MAX_LIST_BODY_BYTES
     return MAX_KEYLESS_BODY_BYTES if is_keyless else MAX_CONTROL_BODY_BYTES
@@ -129,7 +132,7 @@ ROUTES = (
     Route("POST", "/v0/pins/:pin", segments.renew_pin, READ),
     Route("DELETE", "/v0/pins/:pin", segments.release_pin, READ),
     Route("POST", "/v0/uploads", uploads.begin, ADMIN | WRITE),
-    Route("POST", "/v0/uploads/:upload/attach", uploads.attach, ADMIN | WRITE, "waits", "records"),
+    Route("POST", "/v0/uploads/:upload/attach", uploads.attach, ADMIN | WRITE, "waits", "segments"),
     Route("DELETE", "/v0/uploads/:upload", uploads.delete, ADMIN | WRITE),
     Route("GET", "/v0/routers", routers.list_routers, READ),
     Route("PUT", "/v0/routers/:router", routers.put_router, ADMIN),

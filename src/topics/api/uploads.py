@@ -65,7 +65,7 @@ async def attach(app: "App", exchange: Exchange) -> None:
 
 async def _read_segments(exchange: Exchange) -> list[BuiltSegment]:
     """Read the list of segments; a long one a slice at a time."""
-    body = bytes(exchange.body)
+    body = exchange.body
     if len(body) <= SLICE_BYTES:
         return exchange.decode(_DECODE_ATTACH).segments
     segments: list[BuiltSegment] = []
@@ -73,11 +73,12 @@ async def _read_segments(exchange: Exchange) -> list[BuiltSegment]:
         at, stop = _find_list(body)
         while True:
             end = _find_end(body, at, stop)
-            segments += _DECODE_SEGMENTS(b"[%b]" % body[at:end])
+            segments += _DECODE_SEGMENTS(b"[%b]" % bytes(body[at:end]))
             gap = _GAP.match(body, end, stop)
             assert gap is not None  # it may be empty
             at = gap.end()
             if at == stop and not gap[1]:
+                exchange.drop_body()
                 return segments
             if at == stop or not gap[1]:
                 raise RequestError("the list of segments cannot be read: a comma is out of place")
@@ -86,7 +87,7 @@ async def _read_segments(exchange: Exchange) -> list[BuiltSegment]:
         raise RequestError(f"the list of segments cannot be read: {error}") from None
 
 
-def _find_list(body: bytes) -> tuple[int, int]:
+def _find_list(body: bytes | bytearray) -> tuple[int, int]:
     """Return where the elements of the list begin and end; raise if what is around it is wrong."""
     start, stop = body.find(b"[") + 1, body.rfind(b"]")
     if start > ROOM_BYTES or len(body) - stop > ROOM_BYTES:
@@ -95,7 +96,7 @@ def _find_list(body: bytes) -> tuple[int, int]:
     return start, stop
 
 
-def _find_end(body: bytes, at: int, stop: int) -> int:
+def _find_end(body: bytes | bytearray, at: int, stop: int) -> int:
     """Return the end of a slice: no text of a segment has a brace, or it is wrong and refused."""
     if stop - at <= SLICE_BYTES:
         return stop

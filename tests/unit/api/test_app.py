@@ -33,7 +33,16 @@ def test_every_route_is_found_by_its_path(route: object) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/x", "/console", "/console/", "/v0", "/v0/", "/v0/topicss", "/v0/topics/a/b", "//v0/topics"],
+    [
+        "/x",
+        "/console/x",
+        "/console/",
+        "/v0",
+        "/v0/",
+        "/v0/topicss",
+        "/v0/topics/a/b",
+        "//v0/topics",
+    ],
 )
 def test_an_unknown_path_is_not_found(path: str) -> None:
     with pytest.raises(RouteNotFound):
