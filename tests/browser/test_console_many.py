@@ -76,4 +76,6 @@ def test_a_long_topic_shows_its_end_and_any_record_by_its_seq(
     tab.press("Enter")
     tab.wait_for("document.querySelector('#peeked .record')?.dataset.seq === '5000'")
     click(tab, "#peeked .actions button")
+    tab.wait_for("!!document.querySelector('dialog[open]')")
+    click(tab, "dialog .primary")
     tab.wait_for(f"document.querySelector('#tail .record').dataset.seq === '{RECORDS + 1}'")

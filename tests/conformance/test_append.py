@@ -137,6 +137,14 @@ def test_a_producer_writes_each_number_once(api: Api, durability: str) -> None:
     assert api.data(topic) == ["a", "b"]
 
 
+def test_a_whole_number_may_be_written_as_a_float(api: Api) -> None:
+    topic = fresh()
+    body = {"records": [{"data": 1}], "producer_id": "p", "producer_seq": 3.0}
+    ok(api.post(f"topics/{topic}", body), 201)
+    assert api.append(topic, 1, producer_id="p", producer_seq=3)["deduped"] is True
+    refused(api.post(f"topics/{topic}", {**body, "producer_seq": 3.5}), 400, "invalid_request")
+
+
 def test_create_false_creates_nothing(api: Api) -> None:
     topic = fresh()
     body = {"records": [{"data": 1}], "create": False}

@@ -128,6 +128,27 @@ PARAMETERS: Mapping[str, Schema] = {
     "Last-Event-ID": {"type": "string"},
 }
 _PAGES = ("prefix", "page_size", "cursor")
+_APPEND = Annotated[
+    AppendBody,
+    Meta(
+        extra_json_schema={
+            "anyOf": [
+                {
+                    "properties": {
+                        name: {"type": "null"} for name in ("producer_id", "producer_seq")
+                    }
+                },
+                {
+                    "required": ["producer_id", "producer_seq"],
+                    "properties": {
+                        "producer_id": {"type": "string", "pattern": "^[^$]"},
+                        "producer_seq": {"type": "integer"},
+                    },
+                },
+            ]
+        }
+    ),
+]
 _DELETE = Annotated[
     DeleteBody,
     Meta(
@@ -162,7 +183,7 @@ DESCRIPTIONS: Mapping[str, Description] = {
     ),
     "POST /v0/topics/:topic": Description(
         summary="Append records",
-        takes=AppendBody,
+        takes=_APPEND,
         gives=AppendReply,
         statuses=(200, 201),
         query=("return_seqs",),

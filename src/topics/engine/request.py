@@ -25,6 +25,7 @@ from topics.model.append import WriteOptions
 from topics.model.diff import parse_match
 from topics.model.encode import encode_json, list_records
 from topics.model.topic_config import TopicConfig, check_config_names
+from topics.model.whole_numbers import with_whole_numbers
 from topics.nearest import unknown_field
 
 MAX_PRODUCER_ID_BYTES = 128
@@ -216,9 +217,15 @@ def _decode_envelope(envelope: Mapping[str, bytes], *, message: bool) -> _Envelo
         if len(raw) > MAX_ENVELOPE_FIELD_BYTES:
             limit = MAX_ENVELOPE_FIELD_BYTES
             raise RequestError(f"append: {name!r} is longer than {limit} bytes: shorten it")
+    raw_fields = msgspec.json.encode(fields)
     try:
-        decoded = msgspec.json.decode(msgspec.json.encode(fields), type=_Envelope)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        try:
+            decoded = msgspec.json.decode(raw_fields, type=_Envelope)
+        except msgspec.ValidationError:  # once more with 5.0 as 5: to some clients they are one
+            decoded = msgspec.convert(
+                with_whole_numbers(msgspec.json.decode(raw_fields)), type=_Envelope
+            )
+    except (msgspec.ValidationError, msgspec.DecodeError, OverflowError) as error:
         raise RequestError(f"append: {error}") from None
     if decoded.config:  # also where it is not used, as the topic is there already
         check_config_names({name: None for name in decoded.config if name != "partitions"})
