@@ -11,6 +11,8 @@ from typing import Final
 
 YOUNG_PASSES_A_FULL_ONE: Final = 1_000
 """Ten unless set: then a full pass comes each time that a tenth more objects have gathered."""
+TOPICS_MIN: Final = 1_000
+"""So many topics more are worth it: what is in a cycle by chance just then is never freed."""
 
 
 @contextmanager
@@ -36,3 +38,16 @@ def collect_seldom() -> None:
     gc.enable()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, YOUNG_PASSES_A_FULL_ONE)
+
+
+class Collector:
+    """Tells the collector to leave alone what is there, after each so many new topics."""
+
+    def __init__(self) -> None:
+        self._topics = 0
+
+    def leave_alone(self, topics: int) -> None:
+        """Call it now and then, with how many topics there are."""
+        if topics >= self._topics + TOPICS_MIN:
+            self._topics = topics
+            gc.freeze()

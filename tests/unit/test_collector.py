@@ -5,7 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from topics.collector import collect_later, collect_seldom, nothing_collected
+from topics.collector import (
+    TOPICS_MIN,
+    Collector,
+    collect_later,
+    collect_seldom,
+    nothing_collected,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +68,15 @@ def test_a_server_looks_at_what_was_there_at_its_start_no_more_and_at_the_rest_s
     finally:
         gc.callbacks.remove(note)
     assert (full, len(more)) == ([], 200_000)
+
+
+def test_what_stays_is_left_alone_after_each_so_many_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frozen: list[int] = []
+    collector = Collector()
+    for topics in (0, TOPICS_MIN - 1, TOPICS_MIN, TOPICS_MIN + 1, 2 * TOPICS_MIN, 5 * TOPICS_MIN):
+        with monkeypatch.context() as patched:
+            patched.setattr("gc.freeze", lambda topics=topics: frozen.append(topics))
+            collector.leave_alone(topics)
+    assert frozen == [TOPICS_MIN, 2 * TOPICS_MIN, 5 * TOPICS_MIN]

@@ -17,13 +17,13 @@ from topics.aio import AsyncLog
 from topics.api import reasons
 from topics.api.app import App
 from topics.api.auth import Keyring
-from topics.api.collector import Collector
 from topics.api.connection import STOPPING, Connection
 from topics.api.error_response import encode_error
 from topics.api.http1 import Http1Connection
 from topics.api.log import RequestLog
 from topics.api.saved_watches import SavedWatches
 from topics.clock import Clock, SystemClock
+from topics.collector import Collector, nothing_collected
 from topics.config import ServerConfig, wal_shard_count
 from topics.descriptors import (
     Crowd,
@@ -170,7 +170,7 @@ class Server:
                 raise Closed(STOPPING)  # what a replay leaves half done, the next one does again
             app.replay_progress = share
 
-        with self._collector.kept_away():
+        with nothing_collected():
             log = await AsyncLog.open(
                 config=self._config, disk=self._disk, lock=self._lock, progress=progress
             )

@@ -1,7 +1,6 @@
 """Nobody is kept waiting by what is many, nor by who holds a lock for long."""
 
 import asyncio
-import gc
 import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from tests.unit.api.test_server import Client, run
 from tests.unit.api.wire import HOST, post
 
-from topics.api.collector import TOPICS_MIN, Collector
 from topics.api.server import Server
 from topics.engine.routers.table import Routers
 from topics.engine.topics.registry import Registry
@@ -119,18 +117,3 @@ def test_who_holds_a_lock_for_long_holds_up_no_reader_and_no_writer(
                 holder.join()
 
     run(tmp_path, scenario)
-
-
-def test_the_collector_leaves_alone_what_stays_once_it_is_much(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    frozen: list[int] = []
-    collector = Collector()
-    for topics in (0, TOPICS_MIN - 1, TOPICS_MIN, TOPICS_MIN + 1, 2 * TOPICS_MIN, 5 * TOPICS_MIN):
-        with monkeypatch.context() as patched:
-            patched.setattr("gc.freeze", lambda topics=topics: frozen.append(topics))
-            collector.leave_alone(topics)
-    assert frozen == [TOPICS_MIN, 2 * TOPICS_MIN, 5 * TOPICS_MIN]
-    with collector.kept_away():
-        assert not gc.isenabled()
-    assert gc.isenabled()
