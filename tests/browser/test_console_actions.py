@@ -1,6 +1,7 @@
 """What one can do in the console, with a mouse or without."""
 
 import httpx
+import pytest
 from tests.browser.chromium import Page
 from tests.browser.sights import agree, append, click, make_queue, post, text_of, violations
 
@@ -103,8 +104,9 @@ def test_a_record_is_not_sent_again_without_a_yes(
     assert client.get("/v0/topics/once").json()["head_seq"] == 1
 
 
-def test_the_name_of_the_console_leads_to_it(tab: Page, console: ServerProcess) -> None:
-    tab.open(f"{console.url}/console")
+@pytest.mark.parametrize("path", ["/console", "/console/"])
+def test_the_name_of_the_console_leads_to_it(tab: Page, console: ServerProcess, path: str) -> None:
+    tab.open(console.url + path)
     assert tab.evaluate("location.pathname") == "/"
     tab.wait_for("document.querySelector('#pulse').dataset.state === 'live'")
 

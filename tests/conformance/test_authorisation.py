@@ -116,7 +116,13 @@ OPEN = {
         "probes have no key, unless `probe_auth` asks for one: test_auth",
     ),
     **dict.fromkeys(
-        ("GET /openapi.json", "GET /docs", "GET /console", "GET /console/static/:file"),
+        (
+            "GET /openapi.json",
+            "GET /docs",
+            "GET /console",
+            "GET /console/",
+            "GET /console/static/:file",
+        ),
         "the same for everybody, and says nothing of what is stored",
     ),
     **dict.fromkeys(

@@ -164,6 +164,7 @@ ROUTES = (
 PAGES = (
     Route("GET", "/", console.show_overview, frozenset(), "page"),
     Route("GET", "/console", console.show_the_way, frozenset(), "open"),
+    Route("GET", "/console/", console.show_the_way, frozenset(), "open"),
     Route("GET", "/console/topics/:topic", console.show_topic, frozenset(), "page"),
     *(
         Route("GET", f"/console/{page}", console.show_page, frozenset(), "page")

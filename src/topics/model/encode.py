@@ -17,6 +17,7 @@ from topics.errors import RequestError
 
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
 _PATH_CHARS = 200
+HALF_PAIR = "half a surrogate pair stands in a text, send whole characters"
 Path = tuple[object, ...]
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 
@@ -25,6 +26,8 @@ def encode_json(value: object, *, what: str = "a request") -> bytes:
     """Encode a value; `what` is its name in the error."""
     try:
         text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise RequestError(f"{what} must be JSON values: {HALF_PAIR}") from None
     except _UNFIT as error:
         raise RequestError(f"{what} must be JSON values: {error}") from None
     if b"null" in text:

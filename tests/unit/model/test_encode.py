@@ -79,6 +79,13 @@ def test_a_number_that_json_has_not_is_refused_with_its_place(
     assert f"is {number}, which JSON has no number for" in str(caught.value)
 
 
+@pytest.mark.parametrize("encode", [encode_json, encode_value, encode_record])
+@pytest.mark.parametrize("value", ["\ud800", {"a": ["b\udfff"]}, {"\ud83d": 1}])
+def test_half_a_surrogate_pair_is_refused_with_what_to_do(encode: Any, value: object) -> None:  # noqa: ANN401
+    with pytest.raises(RequestError, match=r"half a surrogate pair .* send whole characters"):
+        encode(value)
+
+
 @pytest.mark.parametrize(
     "value",
     [
