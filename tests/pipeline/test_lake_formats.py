@@ -281,7 +281,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
     name: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "find_spec", lambda _: None)
-    with pytest.raises(OptionError, match=rf"need {package}: .*topics\[{name}\]"):
+    with pytest.raises(OptionError, match=rf"need {package}: .*topics-log\[{name}\]"):
         check_format(TableFormat(name))  # type: ignore[arg-type] # a parameter
 
 

@@ -25,6 +25,7 @@ CHANGES = st.fixed_dictionaries(
         "auto_priority": st.booleans(),
         "auto_create": st.booleans(),
         "idempotency_window_ms": AMOUNTS,
+        "producer_expiry_ms": AMOUNTS,
         "dedupe_node": st.booleans(),
         "lease_ms": st.integers(-10, 10**9),
         "claim_jitter_ms": st.integers(-10, 10_000),
@@ -38,7 +39,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 def test_every_field_is_tried_here() -> None:
     config = TopicConfig()
-    assert len(config.as_dict()) == 17
+    assert len(config.as_dict()) == 18
 
 
 @given(changes=CHANGES)
