@@ -160,6 +160,8 @@ def _refusals(route: "Route", description: Description, *, has_keys: bool) -> li
         found |= {429, 500, 503}
         if has_keys:
             found |= {401, 403}
+    if route.scopes - {"read"}:
+        found.add(507)  # whatever may need room on the disk
     if route.is_stream:
         found |= {401, 406}
     return sorted(found)

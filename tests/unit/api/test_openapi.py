@@ -57,6 +57,22 @@ def test_keys_are_asked_for_where_there_are_any(document: dict[str, Any]) -> Non
     assert "401" not in open_one["responses"]
 
 
+def test_a_full_disk_is_told_of_by_whatever_needs_room(document: dict[str, Any]) -> None:
+    told = {
+        f"{method} {path}"
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if "507" in operation["responses"]
+    }
+    assert {
+        "post /v0/topics/{topic}",
+        "put /v0/routers/{router}",
+        "post /v0/groups/{group}/commit",
+        "post /v0/backups/{backup}",
+    } <= told
+    assert not told & {"get /v0/topics", "post /v0/topics/{topic}/diff", "get /v0/health"}
+
+
 def test_a_match_is_described_exactly(document: dict[str, Any]) -> None:
     diff = document["components"]["schemas"]["DiffBody"]["properties"]["match"]
     assert {"$ref": "#/components/schemas/Match"} in diff["anyOf"]
