@@ -17,7 +17,7 @@ SETTINGS = {
     "TOPICS_SNAPSHOT_MS": "3600000",
     "TOPICS_SNAPSHOT_WAL_BYTES": "10000000000",
 }
-BATCHES = 40
+BATCHES = 120
 PATHS = ("/v0/ready", "/readyz", "/v0/topics", "/v0/health")
 
 

@@ -225,7 +225,7 @@ class Run:
         watcher = self.readers[which].watcher
         if which not in self.followed:
             self.followed.add(which)
-            watcher.add(self.log.engine.topic("b"), 0)
+            watcher.add(self.log.engine.topic("b"), 0, asked=False)  # as one that a pattern met
             watcher.meet(self.log.engine.topic("b"))
 
     def unfollow(self, which: int) -> None:
