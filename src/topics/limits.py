@@ -86,7 +86,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_idempotency_keys: Annotated[
         int,
         _count("idempotency keys that one topic remembers; 0: unlimited", low=0, high=NO_CEILING),
-    ] = 500_000
+    ] = 1_000_000
     max_watch_sessions: Annotated[
         int, _count("watch sessions; 0: unlimited", low=0, high=NO_CEILING)
     ] = 10_000
