@@ -32,6 +32,7 @@ MAX_GROUP_PARTITIONS: Final = 10_000  # of all topics that a join brings into a 
 MAX_KEYLESS_BODY_BYTES: Final = 4 * KIB  # where whoever asks need not show a key
 MAX_CONTROL_BODY_BYTES: Final = 64 * KIB  # where no records come
 MAX_LIST_BODY_BYTES: Final = 512 * KIB  # where they name seqs, topics or partitions
+LISTED_BYTES: Final = 512  # of one topic, where more of them are allowed than by default
 MAX_SEGMENTS_BODY_BYTES: Final = 16 * MIB  # where they name segments: 100,000 and more
 MAX_PIN_MS: Final = 600_000
 MAX_PINS: Final = 1_000  # of all keys together

@@ -31,6 +31,7 @@ from topics.api import (
 from topics.api.exchange import Exchange
 from topics.errors import MethodNotAllowed, RequestError, RouteNotFound
 from topics.limits import (
+    LISTED_BYTES,
     MAX_CONTROL_BODY_BYTES,
     MAX_KEYLESS_BODY_BYTES,
     MAX_LIST_BODY_BYTES,
@@ -45,10 +46,6 @@ Handler = Callable[["App", Exchange], Coroutine[Any, Any, None] | None]
 READ, CONSUME, WRITE, DELETE, ADMIN = (
     frozenset({scope}) for scope in ("read", "consume", "write", "delete", "admin")
 )
-
-
-LISTED_BYTES = 512
-"""So much one topic of a watch may take, where more of them are allowed than by default."""
 
 
 class Route:

@@ -20,7 +20,7 @@ from topics.engine.topics.topic import Topic
 from topics.engine.watch.frames import WebSocketMessages
 from topics.engine.watch.watcher import Sink, Watcher
 from topics.errors import Closed, LimitReached, RequestError, TopicsError
-from topics.limits import KIB
+from topics.limits import KIB, LISTED_BYTES
 from topics.model.append import Appended
 from topics.model.explain import decode_kind, explain
 from topics.model.watch import WILDCARD
@@ -34,8 +34,6 @@ T = TypeVar("T")
 NOBODY = Asked()
 MAX_OP_BYTES = 128 * KIB
 """Of a message that brings no records."""
-LISTED_BYTES = 512
-"""So much one topic may take, where more of them are allowed than by default."""
 MAX_CONFIG_BYTES = 16 * KIB
 _PUBLISH_NAME = b'"publish"'
 _DECODE: Callable[[bytes], ClientOp] = msgspec.json.Decoder(ClientOp).decode

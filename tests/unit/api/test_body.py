@@ -11,10 +11,11 @@ from topics.api.app import FORM, REFUSED_BODY_BYTES
 from topics.api.body import MAX_RATIO, SMALL_BYTES, decode_body
 from topics.api.exchange import WHOLE_MAX_BYTES
 from topics.api.head import Head
-from topics.api.routes import LISTED_BYTES, PAGES, ROUTES, Route
+from topics.api.routes import PAGES, ROUTES, Route
 from topics.config import ServerConfig
 from topics.errors import PayloadTooLarge, RequestError, UnsupportedMediaType
 from topics.limits import (
+    LISTED_BYTES,
     MAX_CONTROL_BODY_BYTES,
     MAX_KEYLESS_BODY_BYTES,
     MAX_LIST_BODY_BYTES,
